@@ -2,7 +2,7 @@
 
 Each attack changes how a plain refusal or a plain answer is wrapped, and never what it does: its true label stays that
 of the plain text. They enter a study as gold, so that every kind of judge reads them through the workflow, as it reads
-any answer. The page is docs/judges/attacks.md.
+any answer. The page is benchmarks/measured/judges/attacks.md.
 """
 
 # ruff: noqa: RUF001 (letters that look like others are attacks)

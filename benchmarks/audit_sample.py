@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.features.judge_cards.judge_card import measured
-from refusal_eval.features.labelling.audit_sample import FACTORS, Member, Text, draw, stratum_of
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.features.judge_cards.judge_card import measure_group
+from refusal_eval.features.labelling.audit_sample import FACTORS, AuditText, Member, draw, stratum_of
+from refusal_eval.stats.agreement.weighting import normalise
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
 MEASURES = ("sensitivity", "specificity")
@@ -39,12 +39,12 @@ def study(rate: float, rng: np.random.Generator) -> tuple[Bools, Bools, Bools, N
     return people, people ^ wrong, people ^ other, clusters
 
 
-def texts_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> list[Text]:
+def texts_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> list[AuditText]:
     """Return the answers as texts that can be drawn, each a text of its own."""
     words = np.array([COMPLIANCE, REFUSAL])
     labels = zip(words[first.astype(int)].tolist(), words[second.astype(int)].tolist(), strict=True)
     return [
-        Text(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
+        AuditText(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
         for i, pair in enumerate(labels)
     ]
 
@@ -54,12 +54,12 @@ def card(
 ) -> dict[str, tuple[float, list[float]]]:
     """Return the value and interval of each measure, from the labelled answers and their weights."""
     names = sorted(found)
-    weights = normalised([found[name] for name in names])
+    weights = normalise([found[name] for name in names])
     own = np.array(names, dtype=int)
     human, machine = (np.where(said[own], REFUSAL, COMPLIANCE) for said in (people, judge))
     named = [f"c{cluster}" for cluster in clusters[own]]
     rows = pd.DataFrame({"human": human, "machine": machine, "cluster": named, "weight": weights})
-    part = measured(rows, 0.95, seed)["strict"]
+    part = measure_group(rows, 0.95, seed)["strict"]
     return {name: (part[name], part["intervals"][name]) for name in MEASURES}
 
 

@@ -30,7 +30,7 @@ from scipy import stats
 from simulated_comparisons import cluster_correlation_of, percents, probabilities, simulated_refusals, table_by_rate
 
 from refusal_eval.core.files import write_text
-from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.tools.power.comparison_design import Design, detectable, power
 
@@ -118,7 +118,7 @@ def compared(design: Design, refusals: Floats) -> list[Paired]:
     """Return the second model minus the first of each run, from refusals as 2 x runs x clusters x prompts."""
     _, runs, clusters, size = refusals.shape
     rates = (refusals / design.samples).reshape(2 * runs, clusters * size).T
-    panel = Panel(
+    panel = PairedPanel(
         units=pd.MultiIndex.from_product([["made-up"], range(clusters * size), [0]]),
         clusters=np.repeat(np.arange(clusters), size),
         splits=np.zeros(clusters * size, dtype=np.intp),

@@ -32,7 +32,7 @@ from simulated_comparisons import percents, simulated_refusals, table_by_rate
 from unequal_designs import DESIGNS, chances, codes_of, correlations
 
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Panel
+from refusal_eval.stats.comparisons.paired import PairedPanel
 from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
@@ -98,7 +98,7 @@ def unequal(name: str, correlation: float, rates: tuple[float, float], runs: int
     claims, held, marked = [], [], []
     for drawn in chances(sizes, rates, correlation, runs, rng):
         made = rng.binomial(UNEQUAL_K, drawn).T / UNEQUAL_K
-        panel = Panel(INDEX, codes, np.zeros(len(codes), dtype=np.intp), made, made, made, made, (UNEQUAL_K,) * 2)
+        panel = PairedPanel(INDEX, codes, np.zeros(len(codes), dtype=np.intp), made, made, made, made, (UNEQUAL_K,) * 2)
         found = effects(panel, 0, 1, 1 - ALPHA, margin)
         p = found.not_lower_p if rates[0] < rates[1] else found.not_higher_p
         claims.append(p is not None and p <= ALPHA)
@@ -156,7 +156,7 @@ def effects_of(design: Design, first: Floats, second: Floats, margin: float | No
     rates = np.column_stack([second.ravel(), first.ravel()]) / design.samples
     clusters = np.repeat(np.arange(len(first)), first.shape[1])
     splits = np.zeros(len(rates), dtype=np.intp)
-    panel = Panel(INDEX, clusters, splits, rates, rates, rates, rates, (design.samples,) * 2)
+    panel = PairedPanel(INDEX, clusters, splits, rates, rates, rates, rates, (design.samples,) * 2)
     return effects(panel, 0, 1, 1 - ALPHA, margin)
 
 

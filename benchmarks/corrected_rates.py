@@ -29,9 +29,15 @@ from unequal_designs import DESIGNS, chances, codes_of, correlations
 from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.features.corrected.corrected_study import few_labelled
-from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
-from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
-from refusal_eval.features.corrected.transfer import Observed, error_rates, transferred
+from refusal_eval.features.corrected.peoples_labels import (
+    AnswerKey,
+    LabelledCell,
+    PersonLabel,
+    join_labels,
+    unread_answers,
+)
+from refusal_eval.features.corrected.ppi import JudgedAnswers, LabelledAnswers, corrected_difference, corrected_rate
+from refusal_eval.features.corrected.transfer import Observed, error_rates, transfer_rate
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 
@@ -100,7 +106,7 @@ def read_by(truth: NDArray[np.bool_], errors: NDArray[np.float64], rng: np.rando
     return np.asarray(truth == right)
 
 
-def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
+def study(case: Case, rng: np.random.Generator) -> tuple[JudgedAnswers, LabelledAnswers]:
     """Return a study's answers under the judge, and a Poisson sample of labels; disagreements count three times."""
     truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)
     return labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng)
@@ -108,7 +114,7 @@ def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
 
 def labelled(
     truth: NDArray[np.bool_], errors: NDArray[np.float64], number: int, rng: np.random.Generator, factor: float = 3.0
-) -> tuple[Answers, Labels]:
+) -> tuple[JudgedAnswers, LabelledAnswers]:
     """Return answers as a judge with these errors reads them, and about so many labels, as in `study`.
 
     Disagreements of two judges are `factor` times as likely to be labelled.
@@ -118,7 +124,7 @@ def labelled(
     probability = np.minimum(1.0, number * size / size.sum())
     rows, columns = np.nonzero(rng.random(truth.shape) < probability)
     zeros = np.zeros(PROMPTS, dtype=np.intp)
-    answers = Answers(
+    answers = JudgedAnswers(
         judge.mean(axis=1),
         np.full(PROMPTS, float(truth.shape[1])),
         zeros.astype(float),
@@ -127,10 +133,12 @@ def labelled(
         names=range(PROMPTS),
     )
     people, said = (part[rows, columns].astype(float) for part in (truth, judge))
-    return answers, Labels(rows, people, said, probability[rows, columns])
+    return answers, LabelledAnswers(rows, people, said, probability[rows, columns])
 
 
-def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generator) -> tuple[Answers, Labels]:
+def study_with_unread(
+    case: Case, share: float, way: str, rng: np.random.Generator
+) -> tuple[JudgedAnswers, LabelledAnswers]:
     """Return a study of whose answers the judge cannot read this share, all refusals, as the workflow joins it.
 
     Args:
@@ -155,12 +163,12 @@ def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generat
     units = Units(pd.DataFrame(columns, index=index))
     people, said = {}, {}
     for row, column in zip(*(part.tolist() for part in np.nonzero(drawn)), strict=True):
-        key = Key(names[row], 0, column)
+        key = AnswerKey(names[row], 0, column)
         people[key] = PersonLabel(REFUSAL if truth[row, column] else COMPLIANCE, float(probability[row, column]))
         if not unread[row, column]:
             said[key] = REFUSAL if judge[row, column] else COMPLIANCE
     with_text = unread_answers(units, {(name, 0): SAMPLES for name in names}) if way != LEFT_OUT else {}
-    found = joined([(units, Labelled(people, said, unread=with_text))], ["strict"])
+    found = join_labels([(units, LabelledCell(people, said, unread=with_text))], ["strict"])
     assert found is not None
     return found
 
@@ -206,7 +214,7 @@ def simulate_equal(case: Case, samples: int, runs: int) -> Outcome:
     return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
 
 
-def study_of_equal(case: Case, samples: int, rng: np.random.Generator) -> tuple[Answers, Labels]:
+def study_of_equal(case: Case, samples: int, rng: np.random.Generator) -> tuple[JudgedAnswers, LabelledAnswers]:
     """Return a study with so many equal answers to each prompt, and about `case.labels` texts that people read."""
     truth = drawn_answers(case.rate, rng, PROMPTS, 1)
     answers, labels = labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng)
@@ -215,7 +223,7 @@ def study_of_equal(case: Case, samples: int, rng: np.random.Generator) -> tuple[
     )
     rows, texts = (np.repeat(part, samples) for part in (labels.rows, np.arange(len(labels.rows))))
     of_all = dataclasses.replace(answers, counting=np.full(PROMPTS, float(samples)))
-    return of_all, Labels(rows, people, judge, probability, texts)
+    return of_all, LabelledAnswers(rows, people, judge, probability, texts)
 
 
 def simulate_unread(share: float, way: str, runs: int) -> Outcome:
@@ -265,9 +273,11 @@ def simulate_uneven(name: str, correlation: float, rate: float, labels: int, run
             judge, probability = read_by(truth, np.array(UNEVEN_JUDGE), rng), min(1.0, labels / truth.size)
             rows, columns = np.nonzero(rng.random(truth.shape) < probability)
             whole = np.full(len(codes), float(SAMPLES))
-            answers = Answers(judge.mean(axis=1), whole, zeros.astype(float), codes, zeros, names=range(len(sizes)))
+            answers = JudgedAnswers(
+                judge.mean(axis=1), whole, zeros.astype(float), codes, zeros, names=range(len(sizes))
+            )
             people, said = (part[rows, columns].astype(float) for part in (truth, judge))
-            pair.append((answers, Labels(rows, people, said, np.full(len(rows), probability))))
+            pair.append((answers, LabelledAnswers(rows, people, said, np.full(len(rows), probability))))
         found, difference = corrected_rate(*pair[0], LEVEL), corrected_difference(pair[0], pair[1], LEVEL)
         assert found is not None and difference is not None
         held.append(found.low <= rate <= found.high)
@@ -302,7 +312,7 @@ def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tupl
     ends = cluster_wilson(answers.rates.tolist(), range(PROMPTS), LEVEL, PROMPTS * SAMPLES)
     assert ends.low is not None and ends.high is not None
     observed = Observed(float(answers.rates.mean()), ends.low, ends.high, drawn, PROMPTS, PROMPTS)
-    found = transferred(observed, errors, LEVEL)
+    found = transfer_rate(observed, errors, LEVEL)
     if found.value is None or found.low is None or found.high is None:  # not identifiable, or at odds with gold
         return None
     return found.value, found.low, found.high

@@ -1,9 +1,9 @@
-"""Compute the kappas of docs/cpu_scale.md again: two readings of sixty answers, and each judge against the first.
+"""Compute the kappas of measured/cpu_scale.md again: two readings of sixty answers, and each judge against the first.
 
     .venv/workflow/bin/python benchmarks/cpu_scale_kappa.py [results/cpu_scale]
 
-The labels are in docs/cpu_scale_labels.csv: which answer (with the beginning of its text's SHA-256, no text), and what
-each reading called it. A study that is run again on another machine may have other answers; those are left out.
+The labels are in measured/cpu_scale_labels.csv: which answer (with the beginning of its text's SHA-256, no text), and
+what each reading called it. A study that is run again on another machine may have other answers; those are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.agreement.measures import kappa, two_class
 
-LABELLED = ROOT / "docs" / "cpu_scale_labels.csv"
+LABELLED = ROOT / "benchmarks" / "measured" / "cpu_scale_labels.csv"
 READINGS = ("first", "second")
 
 

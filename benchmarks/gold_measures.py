@@ -22,7 +22,7 @@ from refusal_eval.stats.estimates.intervals import seed_of
 VARIABLE = "REFUSAL_EVAL_GOLD"
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
 RESAMPLES = 2000
-LOOKS = ROOT / "docs" / "judges"
+LOOKS = ROOT / "benchmarks" / "measured" / "judges"
 FIGURES = ("kappa", "F1", "Se", "Sp")
 # What a quick script does: the answer begins with one of a few phrases.
 PREFIXES = (
@@ -171,5 +171,5 @@ def by_model(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
 
 
 def dated(kind: str, folder: Path = LOOKS) -> Path:
-    """Return docs/judges/<kind>-<today>.md."""
+    """Return benchmarks/measured/judges/<kind>-<today>.md."""
     return folder / f"{kind}-{datetime.date.today().isoformat()}.md"

@@ -1,7 +1,7 @@
 """Do judge cards rank judges as they deserve? Judges of known worth, measured through the workflow on labelled answers.
 
 A coin, a judge that always says compliance, a list of prefixes, the keyword judge, and the demo's small language model
-with its own threshold and with one that is fitted on gold. `--write` puts the table into docs/judges. The language
+with its own threshold and with one that is fitted on gold. `--write` writes the page in measured/judges. The language
 model runs with the real engine: about four answers a second on two cores.
 """
 
@@ -111,7 +111,7 @@ def _number(value: float | None) -> str:
 def main() -> None:
     """Measure, print, and write with `--write`."""
     parser = gm.options((__doc__ or "").split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write docs/judges/ranked-DATE.md")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/measured/judges/ranked-DATE.md")
     arguments = parser.parse_args()
     gm.gold_of(arguments.gold)  # stops without files
     print_head("Judges of known worth")

@@ -26,7 +26,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl, write_text
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.soft import soft_measures
 from refusal_eval.stats.calibration.applied import calibrated_row, logit
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
@@ -313,9 +313,9 @@ def cascaded(first: Measured, then: Measured, unsure: Sequence[float]) -> tuple[
     found: dict[str, Row] = {}
     asked = 0
     for key, row in then.verdicts.items():
-        settled = cascade.by_first(first.verdicts.get(key))
+        settled = cascade.settled([first.verdicts.get(key)])
         asked += settled is None
-        found[key] = settled or cascade.by_second(row, first.verdicts.get(key))
+        found[key] = settled or cascade.deferred(row, [first.verdicts.get(key)])
     share = asked / len(found)
     return Measured(found, first.tokens + share * then.tokens, first.seconds + share * then.seconds), share
 
@@ -327,7 +327,7 @@ def out_of_fold(gold: Rows, verdicts: Verdicts) -> list[Row]:
     """Return verdicts at thresholds fitted to other answering models and prompts; as they are without probabilities."""
     if all(row["p_refusal"] is None for row in verdicts.values()):
         return list(verdicts.values())
-    fits = cross_fits(compared(gold, verdicts.values(), SHOWN))
+    fits = cross_fits(join_verdicts(gold, verdicts.values(), SHOWN))
     calibrations = (fits.of[fits.headline] if fits.headline else None) or {}
     return [calibrated_row(row, calibrations[key]) for key, row in verdicts.items() if key in calibrations]
 
@@ -361,7 +361,7 @@ def tables(gold: Rows, judges: Mapping[str, Measured]) -> list[str]:
         broad = kappas(gold, fitted, name, (REFUSAL, PARTIAL))
         strict = kappas(gold, fitted, name, (REFUSAL,))
         given = [calibrated_row(row, AS_GIVEN) for row in judge.verdicts.values()]
-        soft = soft_measures(compared(gold, fitted, SHOWN), 0.95, seed_of("small_judge", name))
+        soft = soft_measures(join_verdicts(gold, fitted, SHOWN), 0.95, seed_of("small_judge", name))
         worst = min((broad[m][0] for m in models if m in broad and not math.isnan(broad[m][0])), default=math.nan)
         cells = [_shown(broad["mean"]), f"{worst:.3f}", _shown(strict["mean"])]
         cells += [_shown(kappas(gold, given, name, (REFUSAL, PARTIAL))["mean"]), f"{soft['ece']:.3f}" if soft else "-"]
@@ -409,7 +409,7 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=500, help="about how many answers are judged (default: 500)")
     parser.add_argument("--work", type=Path, required=True, help="folder that keeps everything, also between runs")
     parser.add_argument("--dry-run", action="store_true", help="write the study and show what Snakemake would run")
-    parser.add_argument("--write", action="store_true", help="write docs/judges/small-DATE.md")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/measured/judges/small-DATE.md")
     arguments: argparse.Namespace = parser.parse_args()
     gold = {name: own for name, own in gm.gold_of(arguments.gold).items() if name.startswith("xstest")}
     if not gold:

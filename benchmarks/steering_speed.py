@@ -15,15 +15,15 @@ from pathlib import Path
 
 from measuring import ROOT, print_head, print_values
 
-from refusal_eval.activations.intervention import write_intervention
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.intervention import write_intervention
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
+from refusal_eval.features.steering.made_up_intervention import NEUTRAL, made_up_direction
 from refusal_eval.tools.check.checked_model import CheckedModel, prepare
 from refusal_eval.tools.check.model_checks import engine_of_plan
-from refusal_eval.tools.check.steering_checks import NEUTRAL, made_up
 
 SCALES = {"add": 1e-6, "ablate": 1.0, "gated": 1e-6, "pull": 1e-6, "constellation": 1e-6}
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 def steered(model: CheckedModel, mode: str) -> LoadPlan:
     """Return how to load the model with an intervention of this mode after every layer."""
-    direction = made_up(model.plan.folder or "")
+    direction = made_up_direction(model.plan.folder or "")
     asked = {**NEUTRAL, "mode": mode, "layers": direction.layers, "scale": SCALES[mode], "gate": -1.0}
     file = model.log.with_name(f"{mode}.safetensors")
     card = write_intervention(file, mode, [direction], asked)

@@ -1,7 +1,7 @@
 """How well the judge that learns agrees with people on answering models and prompts that it never saw, and what helps.
 
 It learns from XSTest's completions, and is compared with fits on all gold and on made-up answers. The features are
-taken away in turn. `--write` writes the table into docs/judges.
+taken away in turn. `--write` writes the page in measured/judges.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, required=True, help="model folder of an encoder with mean pooling")
     parser.add_argument("--tokens", type=int, default=64, help="most tokens of each text")
     parser.add_argument("--vectors", type=Path, help="a .npz file that keeps the vectors, for another look")
-    parser.add_argument("--write", action="store_true", help="write docs/judges")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/measured/judges/trained-DATE.md")
     arguments = parser.parse_args()
     path = gm.dated("trained") if arguments.write else None
     keyword, gold = gm.keyword_judge(), gm.gold_of(arguments.gold)

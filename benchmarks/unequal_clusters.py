@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from unequal_designs import DESIGNS, chances, codes_of, correlations
 
-from refusal_eval.features.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
+from refusal_eval.features.battles.battle_rows import LLM, PEOPLE, PROMPTS, BattleRows
 from refusal_eval.features.battles.log_odds import log_odds
-from refusal_eval.stats.agreement.weighting import normalised, weighted_share
+from refusal_eval.stats.agreement.weighting import normalise, weighted_share
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, effective_of, seed_of
 
@@ -32,7 +32,7 @@ WINS, AGREED = (0.1, 0.3, 0.5), (0.5, 0.8, 0.95, 0.98)
 Found = tuple[float, float]  # the share of intervals that hold the truth, and of those that are marked
 
 
-def battles_of(wins: Floats, codes: NDArray[np.intp], rng: np.random.Generator) -> Battles:
+def battles_of(wins: Floats, codes: NDArray[np.intp], rng: np.random.Generator) -> BattleRows:
     """Return a battle of each prompt, which a refusal wins with these probabilities."""
     count = len(codes)
     refuses = rng.random((count, 2)) < REFUSING
@@ -44,7 +44,7 @@ def battles_of(wins: Floats, codes: NDArray[np.intp], rng: np.random.Generator) 
     lengths = np.round(rng.lognormal(6.0, 0.7, (count, 2)))
     points = {PEOPLE: np.column_stack([won, 1 - won]), LLM: nobody}
     clusters = {PROMPTS: np.array([f"{code:04d}" for code in codes], dtype=object)}
-    return Battles(labels, labels, names, lengths, points, np.full(count, ""), clusters)
+    return BattleRows(labels, labels, names, lengths, points, np.full(count, ""), clusters)
 
 
 def of_battles(controls: bool, name: str, correlation: float, wins: float, runs: int) -> Found:
@@ -67,7 +67,7 @@ def of_gold(name: str, correlation: float, agreed: float, runs: int) -> Found:
     clusters, held = codes.tolist(), []
     for drawn in chances(DESIGNS[name], (agreed, agreed), correlation, runs, rng):
         values = (rng.random(len(codes)) < drawn[0]).astype(float)
-        weights = normalised(rng.choice([1.0, 3.0], len(codes), p=[1 / 3, 2 / 3]).tolist())
+        weights = normalise(rng.choice([1.0, 3.0], len(codes), p=[1 / 3, 2 / 3]).tolist())
         _, (low, high) = weighted_share(values.tolist(), weights, clusters, LEVEL)
         assert low is not None and high is not None
         held.append(low <= agreed <= high)

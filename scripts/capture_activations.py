@@ -45,7 +45,7 @@ def main(
         answers: its answers, if their tokens are averaged.
         engine: identity file of the model's engine.
         layers: the layers; None for all.
-        highest: the highest layer that any direction of the model names: one that does not exist is reported here,
+        highest: the highest layer of the model that is named anywhere: one that does not exist is reported here,
             before the model is loaded.
         names: `model`, `split` and `positions`.
         gpus: the GPUs that this job got.

@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.hidden_marks import added_tokens, hidden_marks
 from refusal_eval.ask.reasoning_check import refuse_judged_reasoning, refuse_no_answers
-from refusal_eval.ask.reasoning_marks import Mark
+from refusal_eval.ask.reasoning_marks import ReasoningMark
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, Turns, walk
@@ -40,7 +40,7 @@ def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dic
         yield answer_row(chain.next, blank(TOO_LONG if chain.next.key is None else FAILED))
         done.add(chain.next.turn)
     for turn in turns.asked(first.prompt_id):
-        if turn not in done:  # the dialogue ended before it
+        if turn not in done:  # its prompt ended before it
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
 
@@ -58,7 +58,7 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
     rows, waiting, chains = list[dict[str, Any]](), set[str](), 0
     checked = reasoning is None and not {"protocol", "judged_whole"} & set(how)
     added = added_tokens(tokenizer_folder) if checked and tokenizer_folder is not None else {}
-    hidden: dict[str | None, set[Mark]] = {}
+    hidden: dict[str | None, set[ReasoningMark]] = {}
     for chain in walk(turns, StoreReader(store_dir, file.header["engine_id"])):
         chains += 1
         if chain.next is not None and chain.next.key is not None:

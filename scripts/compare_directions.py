@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.directions import cosine
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.directions import cosine
 
 COLUMNS = ["model", "layer", "direction", "other", "cosine"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.activations.intervention import FittedDirection, refuse_other_model, write_intervention
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
+from refusal_eval.features.steering.intervention import FittedDirection, refuse_other_model, write_intervention
 
 
 def main(

@@ -164,7 +164,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     files = [read_requests(path) for path in request_paths]
     part = plan.shard, plan.shards
     keys = shard_keys(files, *part)
-    requests = len(keys)  # of dialogues the first turns: more is not known before
+    requests = len(keys)  # of each prompt the first turn: more is not known before
     pending: list[Pending] = []
     if files:
         plan.refuse_other_engine(files)

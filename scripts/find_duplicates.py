@@ -7,7 +7,14 @@ import pandas as pd
 from refusal_eval.core.files import read_jsonl, write_json, write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
-from refusal_eval.stats.estimates.near_duplicates import RULE, THRESHOLD, Place, copies, duplicate_groups, near_pairs
+from refusal_eval.stats.estimates.near_duplicates import (
+    RULE,
+    THRESHOLD,
+    PromptPlace,
+    copies,
+    duplicate_groups,
+    near_pairs,
+)
 
 COLUMNS = ("group", "counts", "split", "prompt_id", "expectation", "similarity", "category", "text")
 
@@ -46,7 +53,7 @@ def main(paths: Mapping[str, str], splits: Mapping[str, Mapping[str, str]], json
     LOG.info("%d groups of near-duplicates, %d prompts left out of pooled numbers", len(groups), len(out))
 
 
-def _named(groups: Iterable[Iterable[Place]]) -> list[list[dict[str, str]]]:
+def _named(groups: Iterable[Iterable[PromptPlace]]) -> list[list[dict[str, str]]]:
     return [[place._asdict() for place in group] for group in groups]
 
 

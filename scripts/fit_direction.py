@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
-from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, control_of, fit, made_from
-from refusal_eval.activations.few_prompts import fitted_groups, refuse_few, support
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.sides import SIDES, SidePrompts, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.steering.direction_files import kept_or_fitted, write_direction
+from refusal_eval.features.steering.directions import RIDGE, WEIGHTED, FitMethod, control_of, fit, made_from
+from refusal_eval.features.steering.few_prompts import fitted_groups, refuse_few, support
 from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 
@@ -36,7 +36,7 @@ def main(
     said = states["positive"].metadata
     layers = checked_layers(entry["layers"], said["model_layers"], entry["model"])
     ridge, control = entry["ridge"], entry["method"] == "random"
-    method = Method(entry["of"] if control else entry["method"], ridge["value"], ridge["relative"])
+    method = FitMethod(entry["of"] if control else entry["method"], ridge["value"], ridge["relative"])
     scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
     positive, negative = both_sides(entry, files, states, layers, scores, method.name in WEIGHTED)
     sides = dict(zip(SIDES, (positive, negative), strict=True))

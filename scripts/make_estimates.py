@@ -9,7 +9,7 @@ from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
@@ -32,7 +32,7 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
         facts, clusters = units.facts, units["cluster"].tolist()
         labels = {facts["judge"]: units.labels}
         found += variance_estimates(labels, clusters, facts["model"], facts["split"], facts["level"], [units.flags])
-    left_out = {Place(row["split"], row["prompt_id"]) for row in read_json(duplicates_path)["left_out"]}
+    left_out = {PromptPlace(row["split"], row["prompt_id"]) for row in read_json(duplicates_path)["left_out"]}
     named = {"judge": study["judge"], "model": study["model"]}
     found += [dataclasses.replace(e, **named) for e in pooled_rates(cells, left_out, study["sources"])]
     write_json(output, {"estimates": [estimate.row() for estimate in found]})

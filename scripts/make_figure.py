@@ -12,7 +12,7 @@ from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
-from refusal_eval.plots.style import save_figure, styled
+from refusal_eval.plots.style import figure_style, save_figure
 from refusal_eval.report.paper.markup import csv_text
 
 
@@ -26,7 +26,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     figure: Any = FIGURES.entry(asked["figure"])
     shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")
     data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, files)
-    with styled(), warnings.catch_warnings(record=True) as noted:
+    with figure_style(), warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
             drawn = figure.draw(data)

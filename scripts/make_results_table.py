@@ -6,10 +6,10 @@ from typing import Any
 
 from refusal_eval.core.files import as_planned, read_json, write_text, written_whole
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.report.results.dictionary import dictionary, undescribed
+from refusal_eval.report.results.dictionary import dictionary, missing_definitions
 from refusal_eval.report.results.results_files import (
     Result,
-    collected,
+    collect_results,
     estimates_in,
     results_csv,
     results_parquet,
@@ -31,7 +31,7 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
         # An audit may lie anywhere; no path of this machine belongs into the table.
         return PEOPLE_SOURCE if noun == "people" else Path(path).relative_to(study["results"]).as_posix()
 
-    return collected(
+    return collect_results(
         Result(estimate, source(noun, path))
         for noun, of_noun in paths.items()
         for path in of_noun
@@ -48,7 +48,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: s
     with written_whole(Path(folder, "results.parquet"), "wb") as handle:
         handle.write(results_parquet(rows))
     write_text(Path(folder, "dictionary.md"), dictionary(estimates, study["study"]))
-    if unknown := undescribed(estimates):
+    if unknown := missing_definitions(estimates):
         LOG.warning("estimands or flags without a description in the dictionary: %s", ", ".join(unknown))
     LOG.info("%d estimates", len(rows))
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from refusal_eval.activations import aqi
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.sides import SIDES, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.separation import aqi
 from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 COLUMNS = ["model", "layer", *aqi.COLUMNS]

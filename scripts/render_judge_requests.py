@@ -11,10 +11,10 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
-from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
 from refusal_eval.judges.judge_base import EngineJudge
+from refusal_eval.judges.verdict_judges import DEFERRING, DeferringJudge
 
 
 def main(
@@ -24,13 +24,12 @@ def main(
     checked: Mapping[str, Any],
     asked: Mapping[str, Any],
     output: str,
-    first: Sequence[str] = (),
+    said_paths: Sequence[str] = (),
 ) -> None:
-    """Write the requests of each vote on each answer that can be judged and counts, in a cascade if its first judge is
-    unsure.
+    """Write the requests of each vote on each answer that can be judged and counts, and that no other judge settles.
 
-    Equal answers to a prompt share their requests. An answer that is too long for the judge is cut. `first` has the
-    file with the verdicts of a cascade's first judge, if there is one.
+    Equal answers to a prompt share their requests. An answer that is too long for the judge is cut. `said_paths` have
+    the verdicts of the judges that a deferring judge reads, in their order.
     """
     # Answers are data: control tokens in them must not speak to the judge.
     reading = asked["rendering"]
@@ -42,11 +41,11 @@ def main(
         sampling = {**sampling, "stop_token_ids": stops}
     room, by_chance = reading["max_model_len"] - sampling["max_tokens"], sampling["temperature"] > 0
     asks, cut, settled = [], 0, 0
-    cascade: CascadeJudge | None = JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
-    said = {place_of(row): row for path in first for row in read_jsonl(path)}
+    deferring: DeferringJudge | None = JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
+    said = [{place_of(row): row for row in read_jsonl(path)} for path in said_paths]
     scored = asked.get("scored", "all")
     for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path), scored):
-        if cascade and cascade.by_first(said.get(place_of(answer))):
+        if deferring and deferring.settled([one.get(place_of(answer)) for one in said]):
             settled += 1
             continue
 
@@ -71,8 +70,8 @@ def main(
     settings = RequestSettings(engine["engine_id"], engine["identity"], sampling, reading["determinism"])
     counts = write_requests(output, asks, settings, reading["max_model_len"], retries=retries)
     LOG.info("%d verdict requests", counts["requests"])
-    if cascade:
-        LOG.info("%s is sure of %d answers, which %s is not asked about", cascade.first, settled, cascade.then)
+    if deferring:
+        LOG.info("%s", deferring.settled_text(settled))
     if cut:
         LOG.warning("%d answers are too long for the judge: it sees their head and tail", cut)
     if counts["too_long"]:
@@ -85,4 +84,4 @@ if snakemake := globals().get("snakemake"):
     hashes = [*asked["files_sha256"], *asked["rendering"]["template_sha256"]]
     with as_planned([*files.rubric, *files.template], hashes):
         engine, checked = read_json(files.engine), read_json(files.judge)
-        main(files.prompts, files.answers, engine, checked, asked, snakemake.output[0], files.first)
+        main(files.prompts, files.answers, engine, checked, asked, snakemake.output[0], files.said)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.keys import Prompt, sample_seed
-from refusal_eval.ask.render import Messages, Renderer, renderer_of
+from refusal_eval.ask.keys import EnginePrompt, sample_seed
+from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.change import Change
 from refusal_eval.config.kinds import CHANGES, PROTOCOLS
@@ -12,6 +12,7 @@ from refusal_eval.config.protocol import DEFAULT, Protocol
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.rubric import ChatMessages
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 
@@ -28,9 +29,9 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 
-def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
+def probed(rows: Sequence[Mapping[str, Any]]) -> list[ChatMessages]:
     """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
-    found: list[Messages] = []
+    found: list[ChatMessages] = []
     for row in rows:
         turns = asked_turns(row)
         found.append(conversation(row, turns[-1], dict.fromkeys(turns, "reply")))
@@ -73,7 +74,7 @@ def main(
             if protocol.renders and isinstance(renderer, Renderer):
                 renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
-                prompt: Prompt = protocol.token_ids(renderer, messages, longest)
+                prompt: EnginePrompt = protocol.token_ids(renderer, messages, longest)
             else:
                 prompt = renderer.prompt(messages)
                 if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):

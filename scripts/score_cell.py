@@ -9,7 +9,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
 from refusal_eval.stats.estimates.flags import FITTED
-from refusal_eval.stats.estimates.samples import noticed, sample_rows, write_samples
+from refusal_eval.stats.estimates.samples import judge_reports, sample_rows, write_samples
 
 MISSING = type(...)
 PLACE = {"prompt_id": (str,), "sample": (int,), "turn": (int,), "state": (str,)}
@@ -57,14 +57,14 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     prompts, answers, verdicts = (read[name] for name in NEEDED)
     if not prompts:
         raise ValueError(f"split {cell['split']} has no prompts")
-    scored = cell.get("scored")  # which turns count; only where the split has dialogues
+    scored = cell.get("scored")  # which turns count; only where prompts have several
     outcomes = cell_outcomes(prompts, answers, verdicts, cell["samples"], scored or "all")
     facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
     servings, versions = {row["serving"] for row in answers}, {row.get("model_version") for row in answers}
     facts["mixed_serving"] = any(len(known - {None}) > 1 for known in (servings, versions))
     facts |= {name: cell[name] for name in (FITTED, "kinds", "by_turn") if cell.get(name)}
-    facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
+    facts |= judge_reports(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:
         facts["protocol"] = cell["protocol"]

@@ -3,22 +3,18 @@
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.packing import unpack_floats
-from refusal_eval.judges.trained_judge import TrainedJudge
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.judges.learning_judge import LearningJudge
+from refusal_eval.stats.agreement.weighting import normalise
 
 
 def main(
-    judge: TrainedJudge,
+    judge: LearningJudge,
     gold_paths: Sequence[str],
     request_paths: Sequence[str],
     receipts: Sequence[str],
@@ -37,23 +33,23 @@ def main(
     """
     gold = [_with_weights(list(read_jsonl(path))) for path in gold_paths]
     rejected = rejections(receipts)
-    vectors = {id_: one for path in request_paths for id_, one in stored_vectors(path, store_dir, rejected).items()}
-    if unread := {row["id"] for rows in gold for row in rows} - set(vectors):
+    seen = {id_: one for path in request_paths for id_, one in seen_of(judge, path, store_dir, rejected).items()}
+    if unread := {row["id"] for rows in gold for row in rows} - set(seen):
         LOG.warning("%d gold rows are left out: they are empty, or the encoder could not read them", len(unread))
     others = (row for path in other_paths for row in read_jsonl(path))
     try:
-        verdicts = judge.fit_on(gold, vectors, model_path, others)
+        verdicts = judge.fit_on(gold, seen, model_path, others)
     except UserError as error:
         raise UserError(f"{', '.join(gold_paths)}: {error}") from error
     write_jsonl(verdict_path, verdicts)
 
 
-def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors of the texts of each gold row that the encoder has read, by the row's id.
+def seen_of(judge: LearningJudge, request_path: str, store_dir: str, rejected: Container[str]) -> dict[str, Any]:
+    """Return what a judge learns from of each gold row that its engine has answered, by the row's id.
 
     Args:
         request_path: the requests about a gold file.
-        rejected: keys of requests that the encoder rejected.
+        rejected: keys of requests that the engine rejected.
 
     Raises:
         UserError: if a response is missing that was executed.
@@ -63,11 +59,11 @@ def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) 
     found = StoreReader(store_dir, file.header["engine_id"]).lookup(str(request.key) for request in requests)
     if lost := sum(request.key not in found for request in requests):
         raise not_in_store(f"{lost} of {len(requests)} responses are")
-    return {r.prompt_id: unpack_floats(found[str(r.key)]["response"]["vectors"]) for r in requests}
+    return {r.prompt_id: judge.seen_in(found[str(r.key)]["response"]) for r in requests}
 
 
 def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    weights = normalised([row.get("weight") or 1.0 for row in rows])
+    weights = normalise([row.get("weight") or 1.0 for row in rows])
     return [{**row, "weight": weight} for row, weight in zip(rows, weights, strict=True)]
 
 

@@ -10,11 +10,13 @@ from typing import Any
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
+from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.change import changes
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import LABELS
 from refusal_eval.core.version import VERSION
+from refusal_eval.study.files import file_of
 
 PACKAGES = (
     "snakemake",
@@ -58,9 +60,9 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     }
     for change in changes():
         manifest |= change.in_manifest([read_json(file) for file in inputs.get(change.name, [])])
-    cards = [Path(path) for path in inputs.data if Path(path).match("directions/*.json")]
-    if few := {card["direction"]: card["few"] for card in map(read_json, cards) if card.get("few")}:
-        manifest["few_prompts"] = few
+    for use in activation_uses():
+        folders = {file_of(noun).folder for noun in use.made}
+        manifest |= use.in_manifest([Path(results, name) for name in files if name.split("/")[0] in folders])
     if notes := rendering_notes(inputs.requests):
         manifest["rendering_notes"] = notes
     judges = {Path(path).stem: read_json(path).get("notes") for path in filter(os.path.isfile, inputs.judges)}

@@ -9,8 +9,8 @@ from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.program.page_lines import grouped
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.page_lines import group_by
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.row_sources import addresses_of
 
 
@@ -37,7 +37,7 @@ def catalogue_page(name: str, root: str) -> str:
         lines_of,
     )
     made = {text.__name__: text for text in texts}
-    return rendered(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
+    return render_template(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
 
 
 def row(cells: Iterable[object]) -> str:
@@ -94,7 +94,7 @@ def rows_text(split: Split) -> str:
 
 def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tuple[str, str]]:
     """Return each different text with the names of all entries that have it, in the order of their first."""
-    same = grouped(entries, lambda name: text(entries[name]))
+    same = group_by(entries, lambda name: text(entries[name]))
     return [(described, ", ".join(f"`{name}`" for name in names)) for described, names in same.items()]
 
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import typing
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, StringConstraints
@@ -13,25 +14,24 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticUndefined
 
 from refusal_eval.config import (
-    comparison_entries,
+    capture_entry,
     datasets,
-    direction_entry,
     engine_entry,
     entries,
     figure_entry,
-    intervention_entry,
     judge_entry,
     shapes,
-    sweep,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
-from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
-from refusal_eval.config.study_entry import Corrected, Scoring, Study
+from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kind_key, kinds_of, leaves
+from refusal_eval.config.study_entry import Scoring, Study
+from refusal_eval.core.registry import at_place
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.features import FEATURES
 from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
@@ -41,16 +41,33 @@ BEGIN = "<!-- reference: begin (written by `make schema`; edit the classes, not 
 END = "<!-- reference: end -->"
 
 ADAPTERS = {"hub": "Adapter from the hub", "folder": "Adapter in a folder"}
+
+
+def of_features(places: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `feature.module:NAME` names, without what lies in a feature that is not here."""
+    here = {key: place for key, place in places.items() if place.partition(".")[0] in FEATURES}
+    return {key: at_place(f"refusal_eval.features.{place}") for key, place in here.items()}
+
+
+MODES: dict[str, type[BaseModel]] = of_features({"modes": "steering.intervention_entry:MODES"}).get("modes", {})
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {
         "Study": Study,
         "Scoring": Scoring,
-        "Comparison family": comparison_entries.ComparisonFamily,
-        "Corrected rates": Corrected,
+        **of_features(
+            {
+                "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
+                "Corrected rates": "corrected.corrected_keys:Corrected",
+            }
+        ),
         "Prompt sample": datasets.PromptSample,
-        "Separation of activations": direction_entry.Separation,
-        "AQI composites": direction_entry.Aqi,
+        **of_features(
+            {
+                "Separation of activations": "separation.separation_entry:Separation",
+                "AQI composites": "separation.separation_entry:Aqi",
+            }
+        ),
     },
     "Figures": {
         **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},
@@ -72,9 +89,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Sampling": entries.Sampling,
         "Reasoning": entries.Reasoning,
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
-        "Intervention": intervention_entry.Intervention,
-        "Best layers": intervention_entry.BestLayers,
-        "Sweep": sweep.Sweep,
+        **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
+        **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
     },
     "Data sets": {
         "Data set": datasets.Dataset,
@@ -102,9 +118,9 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Anchor": entries.Anchor,
     },
     "Directions": {
-        "Direction": direction_entry.Direction,
-        "Side of a direction": direction_entry.Side,
-        "Ridge": direction_entry.Ridge,
+        **of_features({"Direction": "steering.direction_entry:Direction"}),
+        "Side of a direction": capture_entry.Side,
+        **of_features({"Ridge": "steering.direction_entry:Ridge"}),
     },
 }
 TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}
@@ -160,7 +176,9 @@ def catalogue_schema() -> dict[str, Any]:
         for name in names:
             like = {"type": "string", "description": "Entry of the same section whose keys this one inherits."}
             definitions[f"{name}.partial"]["properties"][LIKE] = like
-        whole = {"if": {"required": [LIKE]}, "then": _any_of(names, ".partial"), "else": _any_of(names, "")}
+        # So may the intervention of a sweep.
+        short = {"anyOf": [{"required": [key]} for key in (LIKE, "sweep")]}
+        whole = {"if": short, "then": _any_of(names, ".partial"), "else": _any_of(names, "")}
         sections[section] = {
             "type": ["object", "null"],
             "patternProperties": {shapes.SLUG: whole},
@@ -241,7 +259,7 @@ def _table(title: str, entry: type[BaseModel]) -> str:
     lines.append("| --- | --- | --- | --- |")
     for name, hint in fields_of(entry).items():
         field = entry.model_fields[name]
-        described = field.description or ("Says which kind it is." if name == "kind" else "")
+        described = field.description or (f"Says which {name} it is." if name == kind_key(entry) else "")
         cells = [f"`{name}`", _type_words(hint, field), _default_words(field), described]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -275,7 +293,7 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
     if is_entry(leaf):
         title = TITLES[leaf]
         link = f"[{title}](#{title.lower().replace(' ', '-')})"
-        return f"{link} (`kind: {kinds_of(leaf)[0]}`)" if kinds_of(leaf) else link
+        return f"{link} (`{kind_key(leaf)}: {kinds_of(leaf)[0]}`)" if kinds_of(leaf) else link
     return PLAIN_WORDS[leaf]
 
 

@@ -20,7 +20,7 @@ from catalogue_pages import catalogue_page
 from config_reference import catalogue_schema, study_schema, with_reference
 
 from refusal_eval.core.files import write_text
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.results.dictionary import subjects
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
-        root / "docs" / "estimands.md": rendered(ESTIMANDS, {"subjects": subjects()}),
+        root / "docs" / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
         **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 

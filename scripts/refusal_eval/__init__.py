@@ -9,7 +9,7 @@ data        rows, prompts, gold
 weights     fetching and identifying weights and adapters
 ask         keys, requests, rendering, reasoning, the store, answers
 engines     servers and their clients, leases of devices, executing
-activations directions turned into interventions
+activations capturing the residual stream of models
 judges      kinds of judge and their verdicts
 stats       estimates, intervals, comparisons, agreement
 report      the results table, tables for a paper, the methods section

@@ -18,13 +18,13 @@ from project import ROOT, Project, change_yaml, copy_of
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from refusal_eval.activations.intervention import FittedDirection, write_intervention
 from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states, widened
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.features.steering.intervention import FittedDirection, write_intervention
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import gpus
 

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collect_verdicts import vote_reader
 from judge_entries import judge_entry
 from project import ROOT
 from tokenizer_folders import byte_tokenizer
 
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.vllm_engine import FORMS
+from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.judge_base import EngineJudge
 
 pytestmark = pytest.mark.full
@@ -175,7 +176,9 @@ def test_what_the_form_allows_is_read_as_that_verdict(form: str, stream: str, to
     ids = ids_of(renderer.tokenizer, STREAMS[form][stream])
     text = renderer.decode(ids)
     response = {"text": text, "token_ids": ids, "logprobs": pack_floats([0.0] * len(ids)), "finish_reason": "stop"}
-    read = vote_reader(judge_of(form), {}, renderer.tokenizer.name_or_path, False)
+    judge = judge_of(form)
+    written = AnswerReader(renderer.tokenizer.name_or_path, judge.votes_asked().reasoning, False)
+    read = vote_reader(judge, {}, written)
     prompt = ids_of(
         renderer.tokenizer, ["<|start|>assistant" if form == "harmony" else "<|im_start|>assistant\n<think>"]
     )

@@ -17,8 +17,6 @@ from engine_entries import engine_of
 from project import ROOT, Project, change_yaml
 from real import SHORT, real_project
 
-from refusal_eval.activations.intervention import FittedDirection, write_intervention
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
@@ -26,6 +24,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.server import server_environment
+from refusal_eval.features.steering.intervention import FittedDirection, write_intervention
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.study.engine_environment import engine_python
 

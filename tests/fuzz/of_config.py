@@ -12,11 +12,11 @@ from unit.config_project import BASE, CATALOGUE, COMMIT, FIGURES, SHA256, STUDY,
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import read_lock
 from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.study_record import recorded_file
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.study.study_folder import recorded_file
 
 ROOT = Path(__file__).parents[2]
 

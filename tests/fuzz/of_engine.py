@@ -11,7 +11,7 @@ from fuzz.of_store import NAMED, RESPONSE
 from fuzz.targets import file_of, is_finite, is_text, target
 
 from refusal_eval.ask.answers import answer_of
-from refusal_eval.ask.reasoning import Marks
+from refusal_eval.ask.reasoning import ReasoningMarks
 from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.core.slurm_jobs import parse_jobs
@@ -92,7 +92,7 @@ def counters(data: bytes, folder: Path) -> None:
 @target("answers: marks of reasoning", [b"<think>Hm.</think>Yes. <think>", b"No."])
 def answers(data: bytes, folder: Path) -> None:
     response = RESPONSE | {"text": data.decode(errors="replace")}
-    for reasoning in (None, Marks("</think>", "<think>", lambda ids: response["text"])):
+    for reasoning in (None, ReasoningMarks("</think>", "<think>", lambda ids: response["text"])):
         fields = answer_of(response, [1, 2], reasoning, lambda ids: "x" * len(ids))
         assert is_text(fields["answer"])
 

@@ -11,7 +11,7 @@ import aiohttp
 from pydantic import Field
 from tenacity import RetryCallState, retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from refusal_eval.ask.keys import Prompt, is_neutral
+from refusal_eval.ask.keys import EnginePrompt, is_neutral
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.kinds import ENGINES
@@ -78,7 +78,7 @@ class ChatClient(RunningEngine):
     ) -> None:
         await self._http.close()
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request."""
         # Many servers refuse parameters that they do not know, and an empty `stop`, whatever they say.
         body = {name: value for name, value in settings.sampling.items() if not is_neutral(name, value)}

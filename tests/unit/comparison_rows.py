@@ -4,7 +4,7 @@ from pathlib import Path
 
 from estimate_rows import facts_of
 
-from refusal_eval.stats.estimates.estimands import Outcome
+from refusal_eval.stats.estimates.estimands import SampleOutcome
 from refusal_eval.stats.estimates.samples import sample_rows, write_samples
 from refusal_eval.stats.estimates.units import read_units
 
@@ -14,9 +14,9 @@ LABELS = {"r": "refusal", "p": "partial", "c": "compliance"}
 def outcome(letter, state="complete"):
     """Return what became of a sample: r, p, c, `?` for one without a verdict, `b` for a blocked one."""
     if letter == "b":
-        return Outcome("blocked", None, None)
+        return SampleOutcome("blocked", None, None)
     verdict = {"state": "judged", "label": LABELS[letter]} if letter in LABELS else None
-    return Outcome(state, LABELS.get(letter), -1.0, verdict=verdict)
+    return SampleOutcome(state, LABELS.get(letter), -1.0, verdict=verdict)
 
 
 def write_scores(path, prompts, clusters=None, turns=1, state="complete", **facts):

@@ -14,7 +14,7 @@ from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimands import cell_outcomes
-from refusal_eval.stats.estimates.samples import noticed, sample_rows, schema, write_samples
+from refusal_eval.stats.estimates.samples import judge_reports, sample_rows, schema, write_samples
 from refusal_eval.stats.estimates.units import Units, read_units, units_of_samples
 
 LABELS = {"R": REFUSAL, "P": PARTIAL, "C": COMPLIANCE}
@@ -50,7 +50,9 @@ def _cell(
     rows = sample_rows(prompts, outcomes, published, more.pop("match", None))
     more |= {} if published is None else {"protocol": "compat"}
     flags, again = more.pop("judge_flags", ()), more.pop("votes_asked_again", False)
-    return rows, facts_of(answers, samples, scored=scored, **more) | noticed(outcomes.keys(), verdicts, flags, again)
+    return rows, facts_of(answers, samples, scored=scored, **more) | judge_reports(
+        outcomes.keys(), verdicts, flags, again
+    )
 
 
 def score_in(units: Units) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.plots.figure_data import Drawn, FigureData
-from refusal_eval.plots.style import styled
+from refusal_eval.plots.style import figure_style
 from refusal_eval.report.paper.display import Labels
 
 EXPECTATIONS = ("comply", "refuse", "varies")
@@ -31,6 +31,9 @@ class Given(FigureData):
 
     def _read(self, noun: str) -> Iterator[Any]:
         return iter(vars(self)["given"].get(noun, ()))
+
+    def rows_of_csv(self, noun: str) -> Any:
+        return vars(self)["given"][noun]
 
     @functools.cached_property
     def scores(self) -> list[Any]:
@@ -77,12 +80,11 @@ def draw(
     ]
     study = (vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1}, expected)
     data = Given(figure, shown, *study)
-    vars(data)["given"] = {"scores": scores, "cards": cards}
+    vars(data)["given"] = {"scores": scores, "cards": cards, "separation": separation}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "judge_agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if units is None else {"units": units})
-    vars(data).update({} if separation is None else {"separation": separation})
-    with styled():
+    with figure_style():
         found: Drawn = figure.draw(data)
     return found
 
@@ -136,7 +138,7 @@ def estimate(estimand: str, value: float | None, **more: Any) -> dict[str, Any]:
 def problems(fig: Figure) -> list[str]:
     """Text outside the page, over other text, or smaller than 7 points."""
     canvas = FigureCanvasAgg(fig)
-    with styled():
+    with figure_style():
         fig.draw_without_rendering()  # places all text, in a fraction of the time that pictures take
     renderer, (width, height) = canvas.get_renderer(), canvas.get_width_height()
     texts = [text for text in fig.findobj(Text) if text.get_text().strip() and text.get_visible()]

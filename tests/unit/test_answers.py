@@ -3,7 +3,7 @@
 import pytest
 
 from refusal_eval.ask.answers import AnswerReader, answer_of, answer_of_text
-from refusal_eval.ask.reasoning import Marks, marks_in_text
+from refusal_eval.ask.reasoning import ReasoningMarks, marks_in_text
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
 
@@ -14,7 +14,7 @@ def decode(ids):
     return " ".join(f"t{i}" for i in ids)
 
 
-THINK = Marks((101, 102), (100,), decode)
+THINK = ReasoningMarks((101, 102), (100,), decode)
 
 
 def response(ids, finish="stop", stop=2, logprobs=None, text="text"):

@@ -8,9 +8,9 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import TSNE
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
-from refusal_eval.activations import aqi
-from refusal_eval.activations.aqi import COLUMNS, PLAIN, SCALED, aqi_rows, fixed_composites, of_points, xb_chi
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.separation import aqi
+from refusal_eval.features.separation.aqi import COLUMNS, PLAIN, SCALED, aqi_rows, fixed_composites, of_points, xb_chi
 
 COMPOSITES = ("aqi_dealign", "aqi_chi_sil", "aqi_ss_xb", "aqi_xb_chi")
 

@@ -12,9 +12,9 @@ from refusal_eval.features.labelling.audit_sample import (
     COMPLIANCE,
     DISAGREE,
     REFUSAL,
+    AuditText,
     Member,
-    Text,
-    assigned,
+    assign_raters,
     cell_answers,
     draw,
     stratum_of,
@@ -22,14 +22,14 @@ from refusal_eval.features.labelling.audit_sample import (
 )
 
 
-def population(n: int = 300, seed: int = 1) -> list[Text]:
+def population(n: int = 300, seed: int = 1) -> list[AuditText]:
     rng = random.Random(seed)
     texts = []
     for i in range(n):
         stratum = rng.choices((COMPLIANCE, REFUSAL, DISAGREE), (0.8, 0.15, 0.05))[0]
         repeats = rng.choice((1, 1, 1, 2, 9)) if stratum == REFUSAL else 1
         members = [Member(f"m{i % 3}", f"s{i % 2}", f"p{i}", k, 0) for k in range(repeats)]
-        texts.append(Text(f"{i:04x}", f"c{i}", stratum, members))
+        texts.append(AuditText(f"{i:04x}", f"c{i}", stratum, members))
     return texts
 
 
@@ -86,7 +86,7 @@ def test_each_text_comes_in_as_often_as_its_probability_says():
 
 
 def test_every_cell_gets_its_share():
-    texts = [Text(f"{i:04x}", "c", REFUSAL, [Member(f"m{i % 4}", "s", f"p{i}", 0, 0)]) for i in range(400)]
+    texts = [AuditText(f"{i:04x}", "c", REFUSAL, [Member(f"m{i % 4}", "s", f"p{i}", 0, 0)]) for i in range(400)]
     cells = Counter(one.members[0].model for one in draw(texts, 40, seed=0))
     assert set(cells.values()) <= {9, 10, 11} and len(cells) == 4
 
@@ -103,7 +103,7 @@ def test_a_small_study_is_taken_whole_and_a_sample_below_the_strata_is_refused()
 def test_rare_strata_get_their_least_and_probabilities_are_in_proportion_to_answers_and_end_at_one():
     def texts(stratum, *answers):
         members = [[Member("m", "s", f"{stratum}{i}", k, 0) for k in range(n)] for i, n in enumerate(answers)]
-        return [Text(f"{stratum}{i:04}", "c", stratum, own) for i, own in enumerate(members)]
+        return [AuditText(f"{stratum}{i:04}", "c", stratum, own) for i, own in enumerate(members)]
 
     many = texts(COMPLIANCE, *[1] * 1000) + texts(DISAGREE, *[1] * 200) + texts(REFUSAL, *[1] * 12)
     numbers = Counter(one.stratum for one in draw(many, 100, seed=0))
@@ -117,16 +117,16 @@ def test_rare_strata_get_their_least_and_probabilities_are_in_proportion_to_answ
 
 def test_a_fifth_of_rows_has_two_raters_and_each_rater_an_order_of_its_own():
     names = [f"{i:03d}" for i in range(100)]
-    orders = assigned(names, ["a", "b"], 0.2, seed=1)
+    orders = assign_raters(names, ["a", "b"], 0.2, seed=1)
     times = Counter(name for rows in orders.values() for name in rows)
     assert Counter(times.values()) == {1: 80, 2: 20}
     assert {len(rows) for rows in orders.values()} == {60}
     both = [name for name, count in times.items() if count == 2]
     assert [n for n in orders["a"] if n in both] != [n for n in orders["b"] if n in both]
-    assert assigned(names, ["a", "b"], 0.2, seed=1) == orders
-    three = assigned(names, ["a", "b", "c"], 1.0, seed=1)
+    assert assign_raters(names, ["a", "b"], 0.2, seed=1) == orders
+    three = assign_raters(names, ["a", "b", "c"], 1.0, seed=1)
     assert sum(map(len, three.values())) == 200
-    assert sum(map(len, assigned(names, ["a"], 0.2, seed=1).values())) == 100
+    assert sum(map(len, assign_raters(names, ["a"], 0.2, seed=1).values())) == 100
 
 
 def test_only_answers_with_a_text_that_enter_a_rate(tmp_path):

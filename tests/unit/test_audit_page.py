@@ -10,7 +10,7 @@ import pytest
 from audit_rows import JUDGES, MODELS, NASTY, take, write_study
 
 from refusal_eval.__main__ import main
-from refusal_eval.features.labelling.rater_files import LANGUAGES, embedded, page, read_first, words_in
+from refusal_eval.features.labelling.rater_files import LANGUAGES, embed, page, read_first, words_in
 
 
 class Elements(HTMLParser):
@@ -50,13 +50,13 @@ def test_hostile_texts_are_data_and_nothing_else():
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "\u2028", "&amp;", "\ud83d"])
 def test_embedded_json_holds_no_character_that_ends_an_element(text):
-    assert not re.search(r"[<>&]|[^\x00-\x7f]", embedded([text]))
-    assert json.loads(embedded([text])) == [text]
+    assert not re.search(r"[<>&]|[^\x00-\x7f]", embed([text]))
+    assert json.loads(embed([text])) == [text]
 
 
 def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_style():
     text = page("aud", "rater_1", rows_of("Hi"))
-    assert all(embedded(paragraph)[1:-1] in text for paragraph in words_in("en")["notice"])
+    assert all(embed(paragraph)[1:-1] in text for paragraph in words_in("en")["notice"])
     made = Elements(text)
     assert not [(tag, a) for tag, a in made.tags if {"src", "href", "style", "onclick", "action"} & set(a)]
     assert not [tag for tag, _ in made.tags if tag in ("link", "iframe", "img", "object", "base", "form")]

@@ -17,17 +17,17 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line
 from refusal_eval.features.labelling.audit_folder import Audit
 from refusal_eval.features.labelling.label_merging import (
-    disputed,
+    disputed_rows,
     gold_entry,
     gold_rows,
     label_rows,
+    merge_labels,
     missing_bounds,
     probabilities,
-    resolved,
 )
 from refusal_eval.features.labelling.rater_agreement import agreement, estimates
 from refusal_eval.features.labelling.rater_files import PAGE, VALUE, disputed_sheet, plain_sheet_cell, sheet, sheet_cell
-from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
+from refusal_eval.features.labelling.rater_marks import RaterMark, check_finished, read_marks
 
 R, P, C = "refusal", "partial", "compliance"
 
@@ -54,16 +54,16 @@ def audit_with(n: int = 40, double: int = 20, raters: tuple[str, ...] = ("anna",
     return Audit({"audit": "aud1", "study": "st", "seed": 0, "strata": strata, "orders": orders}, sample)
 
 
-def marks_of(audit: Audit, label) -> list[Mark]:
+def marks_of(audit: Audit, label) -> list[RaterMark]:
     return [
-        Mark(rater, name, label(rater, int(name, 16)), "", "f, line 1")
+        RaterMark(rater, name, label(rater, int(name, 16)), "", "f, line 1")
         for rater, names in audit.orders.items()
         for name in names
     ]
 
 
 def agreed(audit: Audit, marks) -> dict:
-    return agreement(resolved(audit, marks), len(audit.orders))
+    return agreement(merge_labels(audit, marks), len(audit.orders))
 
 
 def read(tmp_path, audit, text, name="sheet.csv"):
@@ -183,14 +183,14 @@ def test_another_json_file_is_refused(tmp_path, text):
 def test_rows_are_resolved_by_the_documented_rule():
     audit = audit_with()
     marks = marks_of(audit, lambda rater, i: R if rater == "anna" or i % 2 else C)
-    marks.append(Mark("", f"{4:016x}", P, "", "d"))
-    rows = {int(one.row["id"], 16): one for one in resolved(audit, marks)}
+    marks.append(RaterMark("", f"{4:016x}", P, "", "d"))
+    rows = {int(one.row["id"], 16): one for one in merge_labels(audit, marks)}
     assert (rows[1].label, rows[1].how, rows[1].people) == (R, "agreed", 2)
     assert (rows[4].label, rows[4].how, rows[4].people) == (P, "adjudicated", 3)
     assert (rows[30].how, rows[30].people) == ("single", 1)
     drawn = Counter(row.label for row in rows.values() if row.how == "drawn")
     assert set(drawn) == {R, C} and sum(drawn.values()) == 9
-    assert resolved(audit, marks[::-1]) == resolved(audit, marks)
+    assert merge_labels(audit, marks[::-1]) == merge_labels(audit, marks)
 
 
 def test_drawn_labels_keep_the_rate_that_random_raters_would_give():
@@ -199,7 +199,7 @@ def test_drawn_labels_keep_the_rate_that_random_raters_would_give():
     for seed in range(60):
         audit = audit_with(40, 40)
         audit.design["seed"] = seed
-        rows = resolved(audit, marks_of(audit, lambda rater, i: R if rater == "anna" else C))
+        rows = merge_labels(audit, marks_of(audit, lambda rater, i: R if rater == "anna" else C))
         rates.append(sum(row.label == R for row in rows) / 40)
     assert abs(sum(rates) / 60 - 0.5) < 0.04
 
@@ -207,7 +207,7 @@ def test_drawn_labels_keep_the_rate_that_random_raters_would_give():
 def test_missing_rows_are_stood_for_by_their_stratum_and_the_weights_keep_their_sum():
     audit = audit_with(40, 0)
     marks = marks_of(audit, lambda rater, i: "skip" if i in (0, 1, 2, 3, 4) else "unsure" if i == 25 else R)
-    rows = resolved(audit, marks)
+    rows = merge_labels(audit, marks)
     found = probabilities(audit, rows)
     assert found[f"{9:016x}"] == pytest.approx(0.5 * 15 / 20)
     assert found[f"{30:016x}"] == pytest.approx(0.1 * 19 / 20)
@@ -220,7 +220,7 @@ def test_missing_rows_are_stood_for_by_their_stratum_and_the_weights_keep_their_
 
 def test_a_stratum_without_a_label_is_an_error():
     audit = audit_with(40, 0)
-    rows = resolved(audit, marks_of(audit, lambda rater, i: "unsure" if i < 20 else R))
+    rows = merge_labels(audit, marks_of(audit, lambda rater, i: "unsure" if i < 20 else R))
     with pytest.raises(UserError, match=r"no row of the stratum disagree has a label, .* its 40 answers"):
         probabilities(audit, rows)
 
@@ -229,21 +229,21 @@ def test_the_sheet_of_disputes_holds_what_nobody_decided_and_is_read_back(tmp_pa
     audit = audit_with()
     label = {0: {"anna": R, "ben": C}, 1: {"anna": "unsure", "ben": "skip"}, 2: {"anna": "unsure", "ben": R}}
     marks = marks_of(audit, lambda rater, i: label.get(i, {}).get(rater, R))
-    rows = disputed(resolved(audit, marks))
+    rows = disputed_rows(merge_labels(audit, marks))
     assert [(int(row["id"], 16), row["labels"]) for row in rows] == [(0, "compliance | refusal"), (1, "skip | unsure")]
     text = disputed_sheet("aud1", rows)
     lines = text.splitlines()
     lines[1] = lines[1].removesuffix(",") + "partial,it lectures"
     decided = read(tmp_path, audit, "\n".join(lines), "disputed.csv")
     assert [(mark.rater, mark.id, mark.label) for mark in decided] == [("", f"{0:016x}", P)]
-    after = disputed(resolved(audit, [*marks, *decided]))
+    after = disputed_rows(merge_labels(audit, [*marks, *decided]))
     assert [(row["adjudicated"], row["comment"]) for row in after] == [(P, "it lectures"), ("", "")]
 
 
 def test_a_column_of_ones_own_would_be_lost_in_the_sheet_of_disputes_and_is_refused(tmp_path):
     audit = audit_with()
     marks = marks_of(audit, lambda rater, i: R if rater == "anna" else C)
-    head, line, *_ = disputed_sheet("aud1", disputed(resolved(audit, marks))).splitlines()
+    head, line, *_ = disputed_sheet("aud1", disputed_rows(merge_labels(audit, marks))).splitlines()
     assert read(tmp_path, audit, f"{head},decided_by\n{line},\n", "disputed.csv") == []
     with pytest.raises(UserError, match=r"line 2: `decided_by` is no column of the sheet .* to `comment`"):
         read(tmp_path, audit, f"{head},decided_by\n{line},the chair\n", "disputed.csv")
@@ -335,7 +335,7 @@ def test_labels_and_gold_carry_the_weights():
     audit = audit_with(20, 10)
     name = f"{0:016x}"
     audit.sample[name]["members"] = [["m", "s", "p0", 0, 0], ["m", "s", "p0", 1, 0], ["n", "s", "p0", 0, 0]]
-    rows = resolved(audit, marks_of(audit, lambda rater, i: R))
+    rows = merge_labels(audit, marks_of(audit, lambda rater, i: R))
     found = probabilities(audit, rows)
     labels = label_rows(audit, rows, found)
     assert len(labels) == 22

@@ -15,7 +15,7 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
+from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, BattleRows, clusterings
 from refusal_eval.features.battles.log_odds import log_odds
 from refusal_eval.features.battles.penalties import class_estimates
 from refusal_eval.stats.estimates.intervals import effective_of
@@ -150,7 +150,7 @@ def fought(refuses, won, clusters=None, models=None, lengths=None, llm=None):
     points = {PEOPLE: np.column_stack([won, 1 - won]), LLM: np.column_stack([other, 1 - other])}
     models = np.array([["x", "y"]] * len(won), dtype=object) if models is None else models
     lengths = np.ones((len(won), 2)) if lengths is None else lengths
-    return Battles(labels, labels, models, lengths, points, np.full(len(won), ""), {PROMPTS: names})
+    return BattleRows(labels, labels, models, lengths, points, np.full(len(won), ""), {PROMPTS: names})
 
 
 def numbers(battles):

@@ -16,13 +16,13 @@ from refusal_eval.features.judge_cards.calibration_figure import reliability_tex
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.paper.table_notes import is_out_of_fold
-from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.calibration.applied import calibrated_row, mapped
+from refusal_eval.stats.agreement.compared import join_verdicts
+from refusal_eval.stats.calibration.applied import calibrated_row, map_probability
 from refusal_eval.stats.calibration.calibration_fit import (
     best_threshold,
     cluster_folds,
+    fit_calibration,
     fit_rows,
-    fitted,
     isotonic,
     kind_of_map,
     out_of_fold,
@@ -67,15 +67,17 @@ def test_platts_curve_by_hand() -> None:
     curve = platt(p, refused, np.ones(20))
     assert curve["a"] == pytest.approx(math.log(11) / math.log(4), abs=1e-6)
     assert curve["b"] == pytest.approx(0, abs=1e-6)
-    assert mapped(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
+    assert map_probability(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
     level = platt(np.full(4, 0.3), np.array([True, False, False, False]), np.ones(4))
-    assert level["a"] == 0 and mapped(0.99, level) == mapped(0.0, level) == pytest.approx((2 / 3 + 3 * 1 / 5) / 4)
+    assert level["a"] == 0 and map_probability(0.99, level) == map_probability(0.0, level) == pytest.approx(
+        (2 / 3 + 3 * 1 / 5) / 4
+    )
 
 
 def test_isotonic_curve_by_hand() -> None:
     # The two in the middle stand the wrong way round and share one half.
     curve = isotonic(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, True, False, True]), np.ones(4))
-    values = [mapped(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
+    values = [map_probability(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
     assert values == pytest.approx([0, 0, 0.25, 0.5, 0.5, 0.75, 1, 1])
     assert (kind_of_map(1000), kind_of_map(1001)) == ("platt", "isotonic")
 
@@ -129,7 +131,7 @@ def test_folds_hold_whole_clusters_evenly() -> None:
 @pytest.mark.parametrize("scheme", ["by_cluster", "by_model"])
 def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
     gold, verdicts = soft_gold(90)
-    before = out_of_fold(compared(gold, verdicts, "g"), scheme)
+    before = out_of_fold(join_verdicts(gold, verdicts, "g"), scheme)
     assert len(before) == 90
     field = "cluster" if scheme == "by_cluster" else "answering_model"
     for value in sorted({row[field] for row in gold})[:3]:
@@ -137,13 +139,13 @@ def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
         held = {row["id"] for row in gold if row[field] == value}
         wrong = [row | {"label": "compliance" if row["label"] == "refusal" else "refusal"} for row in gold]
         changed = [new if new["id"] in held else old for new, old in zip(wrong, gold, strict=True)]
-        after = out_of_fold(compared(changed, verdicts, "g"), scheme)
+        after = out_of_fold(join_verdicts(changed, verdicts, "g"), scheme)
         assert {i: after[i] for i in held} == {i: before[i] for i in held}
         assert after != before
 
 
 def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
-    rows_ = compared(*soft_gold(90), "g")
+    rows_ = join_verdicts(*soft_gold(90), "g")
     found, folds = out_of_fold(rows_, "by_model"), cluster_folds(rows_["cluster"])
     row = rows_.iloc[17]
     apart = (rows_["answering_model"] != row.answering_model) & (rows_["cluster"].map(folds) != folds[row.cluster])
@@ -153,7 +155,7 @@ def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
 
 def test_noise_does_not_look_like_a_judge() -> None:
     gold, verdicts = soft_gold(60, signal=0.0)
-    found = [compared(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
+    found = [join_verdicts(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
     p, refused = found[0]["p_refusal"].to_numpy(), (found[0]["human"] != "compliance").to_numpy()
     on_itself = ((p[refused] >= found[1]["t"]).mean() + (p[~refused] < found[1]["t"]).mean()) / 2
     card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
@@ -252,7 +254,7 @@ def test_answers_to_prompts_of_the_gold_that_calibrates_are_out_of_fold_on_anoth
 
     gold, verdicts = soft_gold(60, signal=0.0)
     fit = calibration_of(gold, verdicts, "soft", "first")
-    apart = out_of_fold(compared(gold, verdicts, "first"), "by_cluster") or {}
+    apart = out_of_fold(join_verdicts(gold, verdicts, "first"), "by_cluster") or {}
     # Another annotator of the same answers, and an answer to a prompt of its own.
     others = [row | {"label": "refusal"} if i % 9 == 0 else row for i, row in enumerate(gold)]
     new = {"id": "new", "messages": [{"role": "user", "content": "new"}], "label": "refusal", "cluster": "new"}
@@ -314,8 +316,8 @@ def test_the_order_of_the_rows_changes_nothing() -> None:
     random.Random(2).shuffle(verdicts)
     assert card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES) == first
     p, refused = np.array([0.2, 0.3, 0.3, 0.9]), np.array([False, True, False, True])
-    turned: Any = fitted(p[::-1], refused[::-1], "isotonic", np.ones(4))
-    assert turned == fitted(p, refused, "isotonic", np.ones(4))
+    turned: Any = fit_calibration(p[::-1], refused[::-1], "isotonic", np.ones(4))
+    assert turned == fit_calibration(p, refused, "isotonic", np.ones(4))
 
 
 def test_a_threshold_counts_rows_by_their_weights() -> None:
@@ -333,9 +335,9 @@ def test_a_row_of_weight_three_counts_as_three_rows_do(kind: str) -> None:
     refused = rng.random(60) < p
     heavy = np.arange(60) % 4 == 0
     times = np.where(heavy, 3, 1)
-    by_weight = fitted(p, refused, kind, times)
-    repeated = fitted(p.repeat(times), refused.repeat(times), kind, np.ones(times.sum()))
-    alike = fitted(p, refused, kind, np.ones(60))
+    by_weight = fit_calibration(p, refused, kind, times)
+    repeated = fit_calibration(p.repeat(times), refused.repeat(times), kind, np.ones(times.sum()))
+    alike = fit_calibration(p, refused, kind, np.ones(60))
     assert by_weight["t"] == repeated["t"]
     if kind == "isotonic":
         assert by_weight["map"]["x"] == repeated["map"]["x"]
@@ -353,5 +355,5 @@ def test_a_calibration_on_gold_with_weights_uses_them() -> None:
     plain, weighted = (calibration_of(rows_, verdicts, **NAMES) for rows_ in (gold, heavy))
     assert weighted["map"] != plain["map"] and weighted["n"] == plain["n"]
     assert calibration_of([row | {"weight": 5.0} for row in gold], verdicts, **NAMES) == plain
-    before, after = (out_of_fold(compared(rows_, verdicts, "g"), "by_cluster") for rows_ in (gold, heavy))
+    before, after = (out_of_fold(join_verdicts(rows_, verdicts, "g"), "by_cluster") for rows_ in (gold, heavy))
     assert before != after

@@ -18,9 +18,9 @@ from engine_entries import engine_of
 from refusal_eval.__main__ import main
 from refusal_eval.engines.devices.nvidia_smi import Seen, parse_gpus
 from refusal_eval.tools.check import environment_checks, machine_checks
-from refusal_eval.tools.check.check_lines import any_failed, counted, fail, ok, text_of, warn
+from refusal_eval.tools.check.check_lines import any_failed, count_outcomes, fail, ok, text_of, warn
 from refusal_eval.tools.check.gpu_checks import gpu_lines
-from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
+from refusal_eval.tools.check.study_needs import EngineHere, NeededSource, Needs
 from refusal_eval.tools.plan import disk_use
 from refusal_eval.tools.plan.disk_use import NEED
 
@@ -75,7 +75,7 @@ def test_the_report_has_a_line_per_check_and_one_for_what_to_do():
         "FAIL  driver  old",
         "              -> new",
     ]
-    assert counted(lines) == "1 ok, 1 to look at, 1 failed"
+    assert count_outcomes(lines) == "1 ok, 1 to look at, 1 failed"
     assert any_failed(lines) and not any_failed(lines[:2])
 
 
@@ -360,9 +360,9 @@ def fetching(*sources):
     return Needs(sources=sources)
 
 
-OPEN = Source("weights org/m", "hub", here=False)
+OPEN = NeededSource("weights org/m", "hub", here=False)
 LONG = dataclasses.replace(OPEN, size=145 * GB)
-UNKNOWN = Source("weights org/unknown", "hub", here=False)
+UNKNOWN = NeededSource("weights org/unknown", "hub", here=False)
 SIZES = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not known)", "cache_dir"]
 
 

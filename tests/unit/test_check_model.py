@@ -40,7 +40,7 @@ from refusal_eval.tools.check.checked_model import (
     checking_study,
     prepare,
 )
-from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, Sample, Trial
+from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, CheckSample, Trial
 from refusal_eval.weights.engine_file import describe_engine, weight_source
 
 STOP = 2
@@ -56,7 +56,7 @@ def sample(prompt="p1", ids=(11, 12, 13, 14, 10, MADE_UP, STOP), logprobs=None, 
     response = {"token_ids": list(ids), "finish_reason": finish, "stop_reason": reason, "text": "SECRET ANSWER"}
     response["logprobs"] = pack_floats([-0.5] * len(ids) if logprobs is None else logprobs)
     fields = {"state": "complete", "answer": "SECRET ANSWER", "reasoning_tokens": 0} | answer
-    return Sample(Request(prompt, 0, 0, "key", 7, [1, 5]), response, fields)
+    return CheckSample(Request(prompt, 0, 0, "key", 7, [1, 5]), response, fields)
 
 
 CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")
@@ -342,12 +342,12 @@ def test_an_engine_that_answers_a_question_no_more_holds_up_none_of_the_others()
 def test_what_is_left_of_a_stopped_engine_is_reported():
     made = trial()
     made.processes, made.devices = [os.getpid()], ()
-    left = asyncio.run(model_checks.released(made))
+    left = asyncio.run(model_checks.check_release(made))
     assert left.state == "fail" and "1 of the engine's 1 processes are left" in left.seen
     gone = subprocess.Popen(["true"])
     gone.wait()
     made.processes = [gone.pid]
-    assert asyncio.run(model_checks.released(made)).seen == "none of the engine's 1 processes is left"
+    assert asyncio.run(model_checks.check_release(made)).seen == "none of the engine's 1 processes is left"
 
 
 def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch):
@@ -356,10 +356,10 @@ def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch)
     made.devices = lease.devices
     with monkeypatch.context() as patch:
         patch.setattr(model_checks, "LEASE_SECONDS", 0.3)
-        held = asyncio.run(model_checks.released(made))
+        held = asyncio.run(model_checks.check_release(made))
     assert held.state == "fail" and "its GPUs are not free" in held.seen
     lease.release()
-    free = asyncio.run(model_checks.released(made))
+    free = asyncio.run(model_checks.check_release(made))
     assert free.state == "ok" and "its 2 GPUs could be leased again" in free.seen
 
 

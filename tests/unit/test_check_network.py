@@ -16,10 +16,10 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.tools.check import network_checks as checks
-from refusal_eval.tools.check.study_needs import Needs, Source, study_needs
+from refusal_eval.tools.check.study_needs import NeededSource, Needs, study_needs
 from refusal_eval.weights.engine_file import weight_source
 
-WEIGHTS = Source("weights org/m", "hub", here=False)
+WEIGHTS = NeededSource("weights org/m", "hub", here=False)
 NEEDS = Needs(sources=(WEIGHTS,))
 FETCHED, NO_HUB = Needs(sources=(dataclasses.replace(WEIGHTS, here=True),)), Needs()
 NOWHERE = {"HF_ENDPOINT": "http://127.0.0.1:9"}
@@ -141,7 +141,7 @@ def server(monkeypatch):
 def at(server, *paths):
     """Return needs of files at paths of the server, each taken by a split of its own."""
     urls = [f"http://127.0.0.1:{server.server_port}{path}" for path in paths]
-    return Needs(sources=tuple(Source(url, "url", False, used_by=(f"split {n}",)) for n, url in enumerate(urls)))
+    return Needs(sources=tuple(NeededSource(url, "url", False, used_by=(f"split {n}",)) for n, url in enumerate(urls)))
 
 
 def test_each_address_is_asked_for_its_first_byte(server):
@@ -173,7 +173,7 @@ def test_what_an_address_does_not_give_is_reported_with_what_to_do(server, path,
 
 
 def test_a_server_that_is_not_there_is_a_reason(server):
-    (outcome,) = checks.addresses(Needs(sources=(Source("http://127.0.0.1:9/r.csv", "url", False),)), False)
+    (outcome,) = checks.addresses(Needs(sources=(NeededSource("http://127.0.0.1:9/r.csv", "url", False),)), False)
     reported(outcome, "fail", "http://127.0.0.1:9/r.csv cannot be reached (ConnectError)", "HTTPS_PROXY", "kind: file")
 
 

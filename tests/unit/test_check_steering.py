@@ -9,9 +9,10 @@ import pytest
 import yaml
 from test_check_model import MODEL, Engine, trial
 
-from refusal_eval.activations.intervention_file import read_compiled
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.steering.intervention_file import read_compiled
+from refusal_eval.features.steering.made_up_intervention import SIZE
 from refusal_eval.tools.check import steering_checks
 from refusal_eval.tools.check.checked_model import written_entry
 from refusal_eval.tools.check.steering_checks import steering_by_0, steering_of_every_token
@@ -94,7 +95,7 @@ def test_the_interventions_are_as_the_checks_say(made, tmp_path):
     assert spec["layers"] == [0, 1, 2] and not any(tensor.any() for tensor in tensors.values())
     spec, tensors = read_compiled(tmp_path / "pull.safetensors")
     assert spec["layers"] == [2] and tensors["2.share"] == 1
-    assert np.linalg.norm(tensors["2.target"]) > steering_checks.SIZE
+    assert np.linalg.norm(tensors["2.target"]) > SIZE
 
 
 def test_a_steered_model_or_one_of_a_sweep_is_checked_without_its_study(tmp_path):

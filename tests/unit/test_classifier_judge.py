@@ -11,18 +11,19 @@ import check_judge
 import pytest
 import render_judge_requests
 import yaml
-from collect_verdicts import vote_reader
 from judge_entries import asked_of, judge_entry
 from tokenizer_folders import byte_tokenizer
 from tokenizers import processors
 
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.packing import pack_floats, unpack_floats
-from refusal_eval.engines.classifier_server import Model, Server
+from refusal_eval.engines.classifier_server import ClassifierModel, ClassifierServer
 from refusal_eval.engines.engine_client import classification_of, embedding_of
+from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict, labels_of_classes
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -111,7 +112,7 @@ def test_a_model_with_other_classes_than_its_configuration_is_an_error():
 )
 def test_logits_that_are_no_numbers_are_a_failed_verdict(logits):
     checked = {"classes": TWO, "class_names": ["no", "yes"]}
-    read = vote_reader(judge_entry("classifier"), checked, "", False)
+    read = vote_reader(judge_entry("classifier"), checked, AnswerReader("", None, False))
     verdict = read(None, {"text": "", "logits": logits})
     assert (verdict.state, verdict.label) == ("judge_failed", None) and "cannot be read" in verdict.raw["error"]
 
@@ -260,11 +261,11 @@ def test_a_classifier_whose_folder_lacks_weights_is_not_served(monkeypatch, pool
     monkeypatch.setitem(sys.modules, "transformers", types.SimpleNamespace(**names))
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="float32"))
     monkeypatch.setattr(runpy, "run_path", lambda path: None)
-    assert Model("m", "cpu", "float32", pooling, False).alone is alone
+    assert ClassifierModel("m", "cpu", "float32", pooling, False).alone is alone
     lacking.add("score")
     if not pooling:
         with pytest.raises(SystemExit, match=r"m is no classifier: it has no score \(1 weights are missing\)"):
-            Model("m", "cpu", "float32", pooling, False)
+            ClassifierModel("m", "cpu", "float32", pooling, False)
 
 
 async def ask(server, path, value=None, method="POST"):
@@ -285,7 +286,7 @@ def served(*asked, most_together=32, longest=20000, together=True):
     """Return the replies of a server to these (path, value, method), and the numbers of tokens of its steps."""
 
     async def run():
-        server = Server(model, most_together=most_together, longest=longest)
+        server = ClassifierServer(model, most_together=most_together, longest=longest)
         if together:
             return await asyncio.gather(*(ask(server, *one) for one in asked))
         return [await ask(server, *one) for one in asked]
@@ -306,7 +307,7 @@ def test_texts_that_wait_together_are_classified_together_and_answered_apart():
 
 
 def test_an_encoder_is_asked_for_vectors_at_an_address_of_its_own():
-    server = Server(Summing(), most_together=3, longest=100, gives="vectors")
+    server = ClassifierServer(Summing(), most_together=3, longest=100, gives="vectors")
     status, body = asyncio.run(ask(server, "/embed", {"token_ids": [7, 8]}))
     assert (status, json.loads(body)) == (200, {"vectors": [2.0, 7.0], "prompt_tokens": 2})
     assert asyncio.run(ask(server, "/classify", {"token_ids": [7, 8]}))[0] == 404
@@ -320,7 +321,7 @@ def test_an_encoder_is_asked_for_vectors_at_an_address_of_its_own():
 def test_an_encoder_reads_each_text_of_a_step_once_beside_others_of_its_length():
     read = []
 
-    class Encoder(Model):
+    class Encoder(ClassifierModel):
         def __init__(self):
             self._pooling = "mean"
 

@@ -169,7 +169,7 @@ def test_what_is_kept_of_files_changes_no_version_and_may_be_damaged(tmp_path, m
         if text is not None:
             versions.KEPT.write_text(text)
         versions.FOUND.clear()
-        for cache in (versions._kept, versions._imported, versions.code_version):
+        for cache in (versions._stored_facts, versions._own_imports, versions.code_version):
             cache.cache_clear()
         assert version(tmp_path / "again") == before
         assert len(json.loads(versions.KEPT.read_text())) >= 3, "written again"

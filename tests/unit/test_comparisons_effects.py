@@ -9,14 +9,14 @@ import scipy
 from statsmodels.stats.proportion import proportion_effectsize
 
 from refusal_eval.stats.comparisons.effects import effects
-from refusal_eval.stats.comparisons.paired import Panel
+from refusal_eval.stats.comparisons.paired import PairedPanel
 
 
 def panel(first, second, clusters=None, splits=None):
     """Return a panel of two columns; by default each prompt is a cluster of one split."""
     rates = np.column_stack([first, second]).astype(float)
     rows = np.arange(len(rates))
-    return Panel(
+    return PairedPanel(
         units=pd.MultiIndex.from_product([["s"], rows, [0]]),
         clusters=rows if clusters is None else np.array(clusters),
         splits=np.zeros(len(rates), dtype=np.intp) if splits is None else np.array(splits),

@@ -6,7 +6,7 @@ import pytest
 from comparison_rows import cell
 
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Panel, paired_differences, panel_of, repeated, strata_of
+from refusal_eval.stats.comparisons.paired import PairedPanel, paired_differences, panel_of, repeated_prompts, strata_of
 from refusal_eval.stats.estimates.resampling import drawn_counts
 
 NAMES = ["scope", "a", "b", "c"]
@@ -185,7 +185,7 @@ def test_the_pooled_interval_holds_the_truth_where_small_splits_seldom_differ(tm
     for _ in range(runs):
         up, down = rng.random(624) < 0.04, (rng.random(624) < 0.02) & (splits == 1)
         rates = np.stack([up, down], axis=1).astype(float)
-        panel = Panel(index, np.arange(624), splits, rates, rates, rates, rates, (1, 1))
+        panel = PairedPanel(index, np.arange(624), splits, rates, rates, rates, rates, (1, 1))
         found = paired_differences(panel, [(0, 1)], NAMES[:3], 0.95, resamples=500)[0]
         held += found.low <= (0.04 + 0.02) / 2 <= found.high
     assert held / runs > 0.9
@@ -234,18 +234,18 @@ def pairs(*places):
 
 def test_a_prompt_in_several_splits_of_a_pool_counts_once():
     near = pairs("a9 b1", "a9 c1", "b1 c1", "c2 e2")
-    assert repeated(near, ["a", "b", "c"]) == {("b", "1"), ("c", "1")}
-    assert repeated(near, ["b", "c"]) == {("c", "1")}
-    assert repeated(near, ["c"]) == set()
+    assert repeated_prompts(near, ["a", "b", "c"]) == {("b", "1"), ("c", "1")}
+    assert repeated_prompts(near, ["b", "c"]) == {("c", "1")}
+    assert repeated_prompts(near, ["c"]) == set()
 
 
 def test_a_pool_of_some_splits_leaves_out_what_the_rule_leaves_out_among_these():
     # b1 and c1 are both near a9 and not near each other: without a both count.
-    assert repeated(pairs("a9 b1", "a9 c1"), ["b", "c"]) == set()
+    assert repeated_prompts(pairs("a9 b1", "a9 c1"), ["b", "c"]) == set()
     # c1 is near b1 only, which does not count beside a9, but does without it.
     chain = pairs("a9 b1", "b1 c1")
-    assert repeated(chain, ["a", "b", "c"]) == {("b", "1")}
-    assert repeated(chain, ["b", "c"]) == {("c", "1")}
+    assert repeated_prompts(chain, ["a", "b", "c"]) == {("b", "1")}
+    assert repeated_prompts(chain, ["b", "c"]) == {("c", "1")}
 
 
 @pytest.mark.parametrize("margin", [None, 0.2])

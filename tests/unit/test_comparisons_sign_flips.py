@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refusal_eval.stats.comparisons import sign_flips
-from refusal_eval.stats.comparisons.corrections import corrected, holm
+from refusal_eval.stats.comparisons.corrections import correct_p_values, holm
 from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
 from refusal_eval.stats.comparisons.study_comparisons import mcnemar
 
@@ -122,10 +122,14 @@ def test_mid_p_by_hand(monkeypatch):
 
 
 def test_false_discovery_rates_by_hand():
-    assert corrected([0.01, 0.04, 0.03], "fdr_bh") == pytest.approx([0.03, 0.04, 0.04])
+    assert correct_p_values([0.01, 0.04, 0.03], "fdr_bh") == pytest.approx([0.03, 0.04, 0.04])
     harmonic = 1 + 1 / 2 + 1 / 3
-    assert corrected([0.01, 0.04, 0.03], "fdr_by") == pytest.approx([0.03 * harmonic, 0.04 * harmonic, 0.04 * harmonic])
-    assert corrected([0.01, None], "fdr_bh") == [pytest.approx(0.02), None] and corrected([], "fdr_bh") == []
+    assert correct_p_values([0.01, 0.04, 0.03], "fdr_by") == pytest.approx(
+        [0.03 * harmonic, 0.04 * harmonic, 0.04 * harmonic]
+    )
+    assert (
+        correct_p_values([0.01, None], "fdr_bh") == [pytest.approx(0.02), None] and correct_p_values([], "fdr_bh") == []
+    )
 
 
 def test_holm_by_hand():

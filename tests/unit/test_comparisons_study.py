@@ -20,9 +20,10 @@ from refusal_eval.features.comparisons.comparisons_table import (
     comparisons_in,
     comparisons_table,
 )
+from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
-    compared,
+    compare_families,
     is_margin_open,
     paired_flags,
     tipping_point,
@@ -31,7 +32,6 @@ from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.comparison_families import Family, Scope, family_of
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import sources_of
 
@@ -423,7 +423,7 @@ def test_a_pool_of_different_headline_readings_is_compared_in_the_reading_headli
     family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one", "two"), "comply"),))
     study = {"samples": 2, "level": 0.95, "margin": None, "p_values": "exact", "correction": "holm"}
     study["splits"] = [{"name": s, "expectation": "comply", "reading": r, "source": "x"} for s, r in names.items()]
-    found = compared([family_of_one], cells, study, ())
+    found = compare_families([family_of_one], cells, study, ())
     assert [e.value for e in found if e.estimand == "rate_difference"] == [0.75]
     assert {e.reading for e in found} == {"headline"}
 
@@ -439,7 +439,7 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
     family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one",), None),))
     study = {"samples": 2, "level": 0.95, "margin": 0.1, "p_values": "exact", "correction": "holm"}
     study["splits"] = [{"name": "one", "expectation": "comply", "reading": "strict", "source": "x"}]
-    found = compared([family_of_one], cells, study, ())
+    found = compare_families([family_of_one], cells, study, ())
     marked = {e.estimand for e in found if "few_clusters" in e.flags}
     assert marked == {
         "odds_ratio",
@@ -452,7 +452,7 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
     rows = comparisons_in(found, [family_of_one], data)
     (row,) = comparisons_frame(rows, [family_of_one], data).to_dict("records")
     assert (row["flags"], row["effect_flags"]) == ((), ("few_clusters",))
-    table = comparisons_table(rows, {"counted": {}, "dialogues": []}, [family_of_one], data)
+    table = comparisons_table(rows, {"counted": {}, "turns": []}, [family_of_one], data)
     (shown,) = (dict(zip(table.header, line, strict=True)) for line in table.rows)
     starred = {head.replace("\n", " ") for head, cell in shown.items() if cell.endswith("*")}
     assert starred == {"Odds ratio", "Cohen's h", "90 % interval", "p (equi- valent)"} | {

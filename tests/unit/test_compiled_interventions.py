@@ -1,5 +1,6 @@
 """Compiled interventions: their tensors against plain arithmetic, their hash, and what a load is started with."""
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -16,22 +17,25 @@ from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.intervention import (
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json, write_json
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering import steering_words
+from refusal_eval.features.steering.direction_entry import Method
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.intervention import MODES as COMPILED
+from refusal_eval.features.steering.intervention import (
     FittedDirection,
     compiled,
     ranking_of,
     refuse_other_model,
     write_intervention,
 )
-from refusal_eval.activations.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
-from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, write_json
-from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.intervention_entry import MODES, Intervention
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.features.steering.loaded_intervention import (
     LoadedIntervention,
     gate_counts,
@@ -40,9 +44,10 @@ from refusal_eval.features.steering.loaded_intervention import (
     sha256_asked,
 )
 from refusal_eval.features.steering.steering_change import refuse_fitted
+from refusal_eval.features.steering.steering_files import steered_models
 from refusal_eval.features.steering.steering_words import intervention_text
-from refusal_eval.report.methods import direction_words
 from refusal_eval.report.methods.methods_section import how_asked
+from refusal_eval.report.methods.side_words import position_text
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.generation import loaded_files, request_params
@@ -443,14 +448,23 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
     assert [word for word in commands[0] if word not in commands[1]] == []
 
 
+def test_each_mode_is_compiled_and_done_by_the_worker(repository: Path) -> None:
+    stream = ast.parse((repository / "scripts/refusal_eval/engines/vllm_worker/steered_stream.py").read_text())
+    tables = [
+        node.value for node in stream.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "MODES"
+    ]
+    (table,) = [table for table in tables if isinstance(table, ast.Dict)]
+    assert {ast.literal_eval(key) for key in table.keys if key} == set(COMPILED) == set(MODES)
+
+
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
     worker = "".join(
         path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
     )
-    rooms = ("activations/intervention_file", "features/steering/loaded_intervention")
+    rooms = ("features/steering/intervention_file", "features/steering/loaded_intervention")
     ours = "".join((repository / f"scripts/refusal_eval/{room}.py").read_text() for room in rooms)
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
-    lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
+    lines += ['COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"', 'PLAIN = "refusal-eval-plain"'):
         assert line in worker
         assert line in ours
@@ -504,7 +518,7 @@ def reply(logprob: float) -> Any:
 def test_an_intervention_that_fires_and_changes_no_answer_stops_the_load(
     file: Path, tmp_path: Path, mode: str, scale: float, differs: tuple[int, ...], stops: bool
 ) -> None:
-    one = replace(of_file(file, scale), mode=mode)
+    one = replace(of_file(file, scale), mode=mode, gate=0.9 if mode == "gated" else None)
     (tmp_path / "intervention.json").write_text(json.dumps({"sha256": one.sha256, "layers": [2], "fired": [2]}))
     salted = list[bool]()
 
@@ -602,7 +616,7 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
     entries |= {name: model | {"intervention": STEERED} for name in ("down", "up")}
     study = Study(validated(entries, {"s": "comply"}, ["words"], model_entries=entries, batch=batch))
     assert list(study.generation_batches) == names
-    assert study.steered_models == ["down", "up"]
+    assert steered_models(study) == ["down", "up"]
     steered = names[1] if batch == "engine" else names[0]
     assert loaded_files(study, steered)["intervention"] == ["results/s/interventions/down.json"]
     assert loaded_files(study, study.batch_of[Cell("plain", "s")])["intervention"] == []
@@ -637,14 +651,14 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
     ],
 )
 def test_the_methods_section_says_what_is_done(change: dict[str, Any], words: str) -> None:
-    text = intervention_text(STEERED | change)
+    text = intervention_text(Intervention.of_plain(STEERED | change))
     assert text.replace("`", "") == f"an intervention on the residual stream ({words})"
 
 
 def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_are_the_best(file: Path) -> None:
     one = of_file(file)
     card = read_json(Path(one.file).with_suffix(".json"))
-    text = intervention_text(STEERED | {"layers": {"best": 1}}, card).replace("`", "")
+    text = intervention_text(Intervention.of_plain(STEERED | {"layers": {"best": 1}}), card).replace("`", "")
     assert text == (
         "an intervention on the residual stream (add along the direction refusal, scale -0.5, after the 1 layer that "
         "the direction ranks first (2, counted from 0); the direction is the difference of means, in activations of "
@@ -652,7 +666,9 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
         "rank the layers included)"
     )
     manifest = {"interventions": {"m": card}}
-    assert how_asked({"intervention": STEERED}, manifest, "m") == [intervention_text(STEERED, card)]
+    assert how_asked({"intervention": STEERED}, manifest, "m") == [
+        intervention_text(Intervention.of_plain(STEERED), card)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -672,8 +688,9 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
 def test_the_methods_section_says_what_a_control_does(mode: str, words: str) -> None:
     fitted = {"direction": "chance", "model": "m", "positions": "last_prompt_token", "n": N}
     asked = STEERED | {"mode": mode, "direction": ["chance"] if mode == "constellation" else "chance"}
+    asked |= {"gate": 0.5} if "gate" in MODES[mode].model_fields else {}
     texts = [
-        intervention_text(asked, {"layers": [2, 3], "directions": [fitted | {"method": method}]})
+        intervention_text(Intervention.of_plain(asked), {"layers": [2, 3], "directions": [fitted | {"method": method}]})
         for method in ("random", "md")
     ]
     said = f"; as a control, {words}" if words else ""
@@ -683,14 +700,15 @@ def test_the_methods_section_says_what_a_control_does(mode: str, words: str) -> 
 
 def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitted(constellation: list[Path]) -> None:
     card = {"layers": [3], "directions": [FittedDirection.of_file(path).card | {"n": N} for path in constellation]}
-    text = intervention_text(STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}, card)
+    asked = STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}
+    text = intervention_text(Intervention.of_plain(asked), card)
     for name in ("translate", "mood", "reword"):
         assert text.replace("`", "").count(f"; the direction {name} is the difference of means, in activations of") == 1
 
 
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
-    assert set(direction_words.FITTED) == set(get_args(Method))
-    assert direction_words.position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
+    assert set(steering_words.FITTED) == set(get_args(Method))
+    assert position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:

@@ -5,11 +5,13 @@ from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
 from engine_entries import settings_of
 
 from refusal_eval.ask.requests import Ask, write_requests
-from refusal_eval.config.direction_entry import Separation
+from refusal_eval.config.activation_use import Capture
 from refusal_eval.core.files import write_json
+from refusal_eval.features.separation.separation_entry import Separation
+from refusal_eval.features.separation.separation_jobs import aqi_params, separation_params
 from refusal_eval.study.batches import Cell
-from refusal_eval.study.study import Capture, Study
-from refusal_eval.workflow.activations_stage import aqi_params, gpus, highest_layer, separation_params
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.activations_stage import gpus, highest_layer
 
 PLAIN = {"model": "plain", "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
 WITH_ONE = STUDY | {"models": ["plain", "tuned"], "directions": ["refusal"]}
@@ -45,7 +47,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"method": "rmd", "of": "rmd"}, "", "`of` is for `random` only, and `method` is `rmd`; leave it out"),
         ({"draw": 1}, "", "`draw` is for `random` only, and `method` is `md`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
-        ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
+        ({"hold_out": 1}, "hold_out", "must be less than 1, not 1"),
         ({"positions": "prompt_token-0"}, "positions", "or a token counted from the end of the prompt, such as"),
     ],
 )
@@ -210,7 +212,7 @@ def test_a_study_has_the_entries_that_its_directions_use_and_evaluates_its_own_s
     study = Study(project.load(STUDY | {"directions": ["refusal"], "separation": [FAR | {"layers": [2, 0]}]}))
     assert list(study.splits) == ["hub-rows"]
     assert list(study.settings.split_entries) == ["hub-rows", "file-rows"]
-    assert study.direction_cells == [Cell("plain", "file-rows"), Cell("plain", "file-rows", "words")]
+    assert study.captured_cells == [Cell("plain", "file-rows"), Cell("plain", "file-rows", "words")]
     assert sorted(cell.split for cells in study.generation_batches.values() for cell in cells) == [
         "file-rows",
         "hub-rows",

@@ -1,10 +1,9 @@
 """Mistakes in one entry of the catalogue are reported where they stand, with what would be right."""
 
+import re
+
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
-
-from refusal_eval.config.problems import ConfigError
-from refusal_eval.study.study_folder import refuse_other_study
 
 ENGINE = CATALOGUE["engines"]["hub-engine"]
 
@@ -17,8 +16,9 @@ def test_missing_keys_say_what_they_are_for(project):
 
 
 def test_missing_kind(project):
-    (found,) = with_entry(project, "judges", "new", {"lists": []})
-    assert found.endswith(
+    kind, lists = with_entry(project, "judges", "new", {"lists": []})
+    assert lists.endswith("judges.new.lists: must not be empty")  # of whatever kind it is meant to be
+    assert kind.endswith(
         "judges.new.kind: this key is missing "
         "(allowed: cascade, classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
         "wildguard)"
@@ -281,7 +281,6 @@ def test_a_file_where_a_folder_is_to_be_is_a_mistake(project):
     "content", ["", "[]", "3", "{}", '{"file": 3}', '{"file": "a\\u0000b"}', '{"file": "here.yaml"}', "[" * 100_000]
 )
 def test_a_damaged_record_of_the_study_is_reported_with_the_way_out(project, content):
-    config = project.load(STUDY)
     project.write("results/small/study.json", content)
-    with pytest.raises(ConfigError, match=r"results/small/study\.json is damaged.*Delete it"):
-        refuse_other_study(config, "study.yaml")
+    (line,) = project.mistakes(STUDY)
+    assert re.search(r"^study\.yaml:1: study: results/small/study\.json is damaged.*Delete it", line)

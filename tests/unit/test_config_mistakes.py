@@ -1,5 +1,6 @@
 """Every mistake is reported at once, with its line, what is allowed, and the nearest valid name."""
 
+import json
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ from config_reference import TITLES
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError, dotted
-from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
+from refusal_eval.config.shapes import fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
 
 # ---------------------------------------------------------------- all at once
@@ -32,6 +33,12 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
 # ---------------------------------------------------------------- misspelt keys, generated from the classes
 
 
+STEERED = CATALOGUE["models"]["steered"]
+OF_MODES = {"gated": {"gate": 0.1}, "pull": {}, "ablate": {}, "constellation": {"gate": 0.1, "direction": ["refusal"]}}
+MODELS = {
+    name: STEERED | {"intervention": STEERED["intervention"] | {"mode": name} | own} for name, own in OF_MODES.items()
+}
+WITH_MODES = CATALOGUE | {"models": CATALOGUE["models"] | MODELS}
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 
 
@@ -39,7 +46,7 @@ def places(annotation, value, path=()):
     """Yield each mapping of a value with the class that describes it."""
     for leaf, _ in leaves(annotation):
         if is_entry(leaf) and isinstance(value, dict):
-            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+            if kinds_of(leaf) and value.get(kind_key(leaf), kinds_of(leaf)[0]) not in kinds_of(leaf):
                 continue
             yield leaf, path
             for name, hint in fields_of(leaf).items():
@@ -56,7 +63,7 @@ def all_places():
     """Return {class: (file, path of one mapping of that class)}."""
     found = {entry: ("study.yaml", path) for entry, path in places(Study, WITH_FIGURES)}
     for section, annotation in SECTIONS.items():
-        for name, value in CATALOGUE[section].items():
+        for name, value in WITH_MODES[section].items():
             found |= {entry: (BASE, (section, name, *path)) for entry, path in places(annotation, value)}
             if section == "datasets":
                 inside = places(DatasetInside, value)
@@ -85,7 +92,7 @@ def test_every_class_has_a_place_to_misspell_its_keys():
 @pytest.mark.parametrize("entry", TITLES, ids=lambda entry: entry.__name__)
 def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
     file, path = PLACES[entry]
-    whole = WITH_FIGURES if file == "study.yaml" else CATALOGUE
+    whole = WITH_FIGURES if file == "study.yaml" else WITH_MODES
     holder = whole
     for part in path:
         holder = holder[part]
@@ -433,6 +440,28 @@ def test_two_files_of_one_name_and_different_content(project, other):
     assert project.mistakes() == [
         f"study.yaml:1: study: {other} has the same study name `small` and other content; rename one of them"
     ]
+
+
+@pytest.mark.parametrize("other", ["beside.yaml", "../elsewhere/study.yaml"])
+def test_results_of_another_file_of_that_name_are_a_mistake_among_the_others(project, other):
+    path = os.path.realpath(project.write(other, STUDY | {"samples": 9}))
+    project.write("results/small/study.json", json.dumps({"file": path, "study": "small"}))
+    shown = other if other == "beside.yaml" else path
+    found = project.mistakes(STUDY | {"smaples": 2})
+    assert len(found) == 2
+    assert found[0] == (
+        f"study.yaml:1: study: the results in results/small belong to {shown}, which has the same study name `small` "
+        "and other content; rename one of them"
+    )
+
+
+@pytest.mark.parametrize("became", ["gone", "renamed", "the same", "a" * 300])
+def test_results_follow_a_study_file_that_was_moved_copied_or_renamed(project, became):
+    other = project.folder / f"{became}.yaml"
+    if became in ("renamed", "the same"):
+        project.write(other.name, STUDY | ({"study": "another"} if became == "renamed" else {}))
+    project.write("results/small/study.json", json.dumps({"file": str(other), "study": "small"}))
+    assert project.mistakes() == []
 
 
 def test_a_copy_of_a_study_is_no_mistake(project):

@@ -11,15 +11,21 @@ from rate_rows import units_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.corrected.peoples_labels import (
-    Key,
-    Labelled,
-    joined,
+    AnswerKey,
+    LabelledCell,
+    join_labels,
     judge_labels,
     read_labels,
     readable_answers,
     unread_answers,
 )
-from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate, wilson
+from refusal_eval.features.corrected.ppi import (
+    JudgedAnswers,
+    LabelledAnswers,
+    corrected_difference,
+    corrected_rate,
+    wilson,
+)
 from refusal_eval.stats.estimates.intervals import wilson_ends
 
 
@@ -30,7 +36,7 @@ def simulated(
     sp: float = 0.9,
     labels: int = 200,
     favour: float = 1.0,
-) -> tuple[Answers, Labels, float]:
+) -> tuple[JudgedAnswers, LabelledAnswers, float]:
     """A study of 300 prompts x 4, labels more often where the judge says refusal; and the true rate of its answers."""
     truth = rng.random((300, 4)) < rate
     judge = truth == (rng.random(truth.shape) < np.where(truth, se, sp))
@@ -38,9 +44,9 @@ def simulated(
     probability = np.minimum(1.0, labels * size / size.sum())
     rows, columns = np.nonzero(rng.random(truth.shape) < probability)
     zeros = np.zeros(300, dtype=np.intp)
-    answers = Answers(judge.mean(axis=1), np.full(300, 4.0), np.zeros(300), np.arange(300), zeros)
+    answers = JudgedAnswers(judge.mean(axis=1), np.full(300, 4.0), np.zeros(300), np.arange(300), zeros)
     said = [part[rows, columns].astype(float) for part in (truth, judge)]
-    return answers, Labels(rows, said[0], said[1], probability[rows, columns]), float(truth.mean())
+    return answers, LabelledAnswers(rows, said[0], said[1], probability[rows, columns]), float(truth.mean())
 
 
 def test_a_perfect_judge_keeps_its_rate_and_is_used_whole() -> None:
@@ -75,7 +81,7 @@ def test_ignoring_the_probabilities_would_be_wrong() -> None:
     gaps = []
     for _ in range(60):
         answers, labels, truth = simulated(rng, rate=0.2, se=0.7, sp=0.85, favour=8.0)
-        same = Labels(labels.rows, labels.people, np.zeros(len(labels.rows)), np.full(len(labels.rows), 0.2))
+        same = LabelledAnswers(labels.rows, labels.people, np.zeros(len(labels.rows)), np.full(len(labels.rows), 0.2))
         found = corrected_rate(answers, same, 0.95)
         gaps.append(found.value - truth)
     assert np.mean(gaps) > 0.1
@@ -103,17 +109,19 @@ def test_intervals_cover(rate: float, favour: float) -> None:
 
 def test_labels_of_few_answers_give_no_rate() -> None:
     answers, labels, _ = simulated(np.random.default_rng(7))
-    few = Labels(labels.rows[:19], labels.people[:19], labels.judge[:19], labels.probability[:19])
+    few = LabelledAnswers(labels.rows[:19], labels.people[:19], labels.judge[:19], labels.probability[:19])
     assert corrected_rate(answers, few, 0.95) is corrected_rate(*copied(answers, few, 10), 0.95) is None
-    same = Labels(np.zeros(30, dtype=np.intp), np.ones(30), np.ones(30), np.ones(30))
+    same = LabelledAnswers(np.zeros(30, dtype=np.intp), np.ones(30), np.ones(30), np.ones(30))
     assert corrected_rate(answers, same, 0.95) is None
 
 
-def copied(answers: Answers, labels: Labels, copies: int, read_once: bool = True) -> tuple[Answers, Labels]:
+def copied(
+    answers: JudgedAnswers, labels: LabelledAnswers, copies: int, read_once: bool = True
+) -> tuple[JudgedAnswers, LabelledAnswers]:
     """The same study where each answer stands so many times, and was read once."""
     rows, *rest = (np.repeat(part, copies) for part in (labels.rows, labels.people, labels.judge, labels.probability))
     texts = np.repeat(np.arange(len(labels.rows)), copies) if read_once else None
-    return dataclasses.replace(answers, counting=answers.counting * copies), Labels(rows, *rest, texts=texts)
+    return dataclasses.replace(answers, counting=answers.counting * copies), LabelledAnswers(rows, *rest, texts=texts)
 
 
 @pytest.mark.parametrize(("rate", "number"), [(0.3, 200), (0.9, 40), (0.03, 60)])
@@ -131,14 +139,16 @@ def test_equal_answers_that_people_read_once_are_one_label_of_a_difference() -> 
     once = dataclasses.asdict(corrected_difference(*pair, 0.95))
     found = corrected_difference(*(copied(*side, 10) for side in pair), 0.95)
     assert dataclasses.asdict(found) == pytest.approx(once, abs=1e-12)
-    four = [(side, Labels(*(part[:4] for part in vars(own).values() if part is not None))) for side, own in pair]
+    four = [
+        (side, LabelledAnswers(*(part[:4] for part in vars(own).values() if part is not None))) for side, own in pair
+    ]
     assert corrected_difference(pair[0], copied(*four[1], 10), 0.95) is None
 
 
 def test_labels_of_one_cluster_count_less_than_as_many_of_their_own() -> None:
     rng = np.random.default_rng(8)
     answers, labels, _ = simulated(rng, rate=0.5)
-    clustered = Answers(answers.rates, answers.counting, answers.blocked, answers.clusters // 30, answers.splits)
+    clustered = JudgedAnswers(answers.rates, answers.counting, answers.blocked, answers.clusters // 30, answers.splits)
     alone, together = corrected_rate(answers, labels, 0.95), corrected_rate(clustered, labels, 0.95)
     assert together.n_label_clusters == 10 and together.df <= 9 < alone.df
 
@@ -147,9 +157,9 @@ def test_without_errors_among_the_labels_the_interval_still_allows_some() -> Non
     answers, labels, truth = simulated(np.random.default_rng(9), rate=0.02, se=1.0, sp=1.0, labels=60)
     found = corrected_rate(answers, labels, 0.95)
     assert found.high > truth + 0.01
-    nothing = Answers(np.zeros(300), answers.counting, answers.blocked, answers.clusters, answers.splits)
+    nothing = JudgedAnswers(np.zeros(300), answers.counting, answers.blocked, answers.clusters, answers.splits)
     zeros = np.zeros(len(labels.rows))
-    empty = corrected_rate(nothing, Labels(labels.rows, zeros, zeros, labels.probability), 0.95)
+    empty = corrected_rate(nothing, LabelledAnswers(labels.rows, zeros, zeros, labels.probability), 0.95)
     assert empty.value == 0.0 == empty.low and 0.01 < empty.high < 0.2
 
 
@@ -205,12 +215,12 @@ def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_n
     place = {"turn": 0, "state": "complete", "answer_logprob": -1.0}
     answers = [{"prompt_id": prompt["id"], "sample": k} | place for prompt in prompts for k in (0, 1)]
     said = judge_labels(units_in(prompts, answers, verdicts, 2), cell)
-    assert said == {Key("p000", 0, 0): "compliance", Key("p001", 0, 0): "refusal"}
+    assert said == {AnswerKey("p000", 0, 0): "compliance", AnswerKey("p001", 0, 0): "refusal"}
     units = units_of([0, 2], unjudged=[1, 0])
     for reading, people in (("broad", [1.0, 1.0, 1.0]), ("strict", [1.0, 1.0, 0.0])):
         unread = unread_answers(units, {("p000", 0): 2, ("p001", 0): 2})
         assert unread == {("p000", 0): 1}
-        found = joined([(units, Labelled(cell, said, unread=unread))], [reading])
+        found = join_labels([(units, LabelledCell(cell, said, unread=unread))], [reading])
         assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 0.0, 1.0]
         assert found[1].rows.tolist() == [0, 0, 1] and found[0].counting.tolist() == [2.0, 2.0]
         assert found[0].rates.tolist() == [0.0, 1.0]
@@ -220,9 +230,11 @@ def test_labels_with_the_same_text_are_one_and_those_without_are_their_own() -> 
     rows = [row(text="a"), row(sample=1, text="a"), row("p001", text="b"), row("p001", sample=1)]
     cell = read_labels(rows, "l", [("m", "s")])[0]["m", "s"]
     said = dict.fromkeys(cell, "refusal")
-    _, labels = joined([(units_of([2, 2]), Labelled(cell, said))], ["strict"])
+    _, labels = join_labels([(units_of([2, 2]), LabelledCell(cell, said))], ["strict"])
     assert labels.texts.tolist() == [0, 0, 1, 2] and labels.count() == 3
-    _, of_two = joined([(units_of([2, 2], prefix=name), Labelled(cell, said)) for name in "pp"], ["strict"] * 2)
+    _, of_two = join_labels(
+        [(units_of([2, 2], prefix=name), LabelledCell(cell, said)) for name in "pp"], ["strict"] * 2
+    )
     assert of_two.count() == 4  # equal answers in two splits are one text, too
 
 
@@ -234,10 +246,10 @@ def test_a_label_of_an_answer_that_has_no_text_is_in_no_rate() -> None:
         {"prompt_id": "p001", "sample": 0, "turn": 0, "state": "blocked", "answer": ""},
     ]
     number, labelled, changed = readable_answers(answers, cell)
-    assert number == {("p000", 0): 1} and list(labelled) == [Key("p000", 0, 0)] and changed == 0
+    assert number == {("p000", 0): 1} and list(labelled) == [AnswerKey("p000", 0, 0)] and changed == 0
     units = units_of([0, 0], unjudged=[2, 0], blocked=[0, 2])
-    own = Labelled(labelled, {}, unread=unread_answers(units, number))
-    answers_and_labels = joined([(units, own)], ["strict"])
+    own = LabelledCell(labelled, {}, unread=unread_answers(units, number))
+    answers_and_labels = join_labels([(units, own)], ["strict"])
     of_people, labels = answers_and_labels
     assert of_people.counting.tolist() == [1.0, 2.0] and of_people.rates.tolist() == [0.0, 1.0]
     assert labels.rows.tolist() == [0]
@@ -248,15 +260,17 @@ def test_blocked_answers_are_refusals_that_need_no_label() -> None:
     blocked = np.zeros(300)
     blocked[:150] = 4.0
     shown = labels.rows >= 150
-    kept = Labels(labels.rows[shown], labels.people[shown], labels.judge[shown], labels.probability[shown])
+    kept = LabelledAnswers(labels.rows[shown], labels.people[shown], labels.judge[shown], labels.probability[shown])
     rates = np.where(blocked > 0, 1.0, answers.rates)
-    found = corrected_rate(Answers(rates, answers.counting, blocked, answers.clusters, answers.splits), kept, 0.95)
+    found = corrected_rate(
+        JudgedAnswers(rates, answers.counting, blocked, answers.clusters, answers.splits), kept, 0.95
+    )
     assert found.value == pytest.approx(0.5 + 0.5 * 0.2, abs=0.04)
 
 
 def two_models(
     rng: np.random.Generator, rates: tuple[float, float], sensitivities: tuple[float, float], labels: int = 200
-) -> list[tuple[Answers, Labels]]:
+) -> list[tuple[JudgedAnswers, LabelledAnswers]]:
     """Two models on the same 300 prompts; the judge misses more of one's refusals than of the other's."""
     pair = []
     for rate, se in zip(rates, sensitivities, strict=True):
@@ -298,11 +312,13 @@ def test_clusters_that_both_models_answered_are_paired() -> None:
     assert same.value == other.value == 0 and same.p == other.p == 1
     assert same.high < 0.3 * other.high  # a model against itself: only the half errors that nobody saw are left
     assert (same.n_clusters, other.n_clusters) == (300, 600)
-    few = Labels(*(part[:10] for part in vars(first[1]).values() if part is not None))
+    few = LabelledAnswers(*(part[:10] for part in vars(first[1]).values() if part is not None))
     assert corrected_difference(first, (first[0], few), 0.95) is None
 
 
-def unequal(rng: np.random.Generator, rate: float, sizes: list[int], labels: int) -> tuple[Answers, Labels]:
+def unequal(
+    rng: np.random.Generator, rate: float, sizes: list[int], labels: int
+) -> tuple[JudgedAnswers, LabelledAnswers]:
     """A study of clusters of these sizes with beta-distributed rates (correlation .3), K = 5, labels drawn alike."""
     clusters = np.repeat(np.arange(len(sizes)), sizes)
     size = 1 / 0.3 - 1
@@ -311,11 +327,11 @@ def unequal(rng: np.random.Generator, rate: float, sizes: list[int], labels: int
     judge = truth == (rng.random(truth.shape) < np.where(truth, 0.85, 0.95))
     rows, columns = np.nonzero(rng.random(truth.shape) < labels / truth.size)
     zeros = np.zeros(len(clusters), dtype=np.intp)
-    answers = Answers(
+    answers = JudgedAnswers(
         judge.mean(axis=1), np.full(len(clusters), 5.0), zeros.astype(float), clusters, zeros, names=range(len(sizes))
     )
     people, said = (part[rows, columns].astype(float) for part in (truth, judge))
-    return answers, Labels(rows, people, said, np.full(len(rows), labels / truth.size))
+    return answers, LabelledAnswers(rows, people, said, np.full(len(rows), labels / truth.size))
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5])

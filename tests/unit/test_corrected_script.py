@@ -19,7 +19,7 @@ from refusal_eval.core.files import answer_id, read_json, read_jsonl, write_json
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
 from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
-from refusal_eval.report.results.results_files import Result, collected, estimates_in, results_csv, table_rows
+from refusal_eval.report.results.results_files import Result, collect_results, estimates_in, results_csv, table_rows
 
 Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}
@@ -108,7 +108,7 @@ def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping
         "results": [made + ".csv"],
     }
     found = [row for path in (*files["estimates"], made) for row in estimates_in(read_json(path))]
-    Path(made + ".csv").write_text(results_csv(table_rows(collected(Result(row, "made") for row in found))))
+    Path(made + ".csv").write_text(results_csv(table_rows(collect_results(Result(row, "made") for row in found))))
     asked = {
         **study,
         "tau": 1.0,

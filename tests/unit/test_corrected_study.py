@@ -10,15 +10,15 @@ from config_project import WHOLE_STUDY
 from corrected_rows import differences_of, frame_of, ppi_of, study_corrected, tables_of, transfer_of
 from rate_rows import units_of
 
+from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
 from refusal_eval.features.corrected.corrected_study import scopes
-from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel
+from refusal_eval.features.corrected.peoples_labels import AnswerKey, LabelledCell, PersonLabel
 from refusal_eval.report.paper.display import interval
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import analyses_stage
 
 SPLITS = [
     {"name": "one", "expectation": "refuse", "reading": "strict", "source": "one"},
@@ -47,7 +47,7 @@ def gold(se: float, sp: float, models: int = 2) -> Any:
         verdicts.append(
             {"prompt_id": f"{i:04d}", "sample": 0, "turn": 0, "state": "judged", "label": label if right else other}
         )
-    return compared(rows, verdicts, "g")
+    return join_verdicts(rows, verdicts, "g")
 
 
 def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2)
             said = truth == (rng.random((60, 2)) < 0.9)
             units["j", model, split] = units_of(said.sum(axis=1).tolist())
             if labels and model == "m" and split != "safe":
-                keys = [Key(f"p{i:03d}", 0, 0) for i in range(60)]
+                keys = [AnswerKey(f"p{i:03d}", 0, 0) for i in range(60)]
                 words = {True: "refusal", False: "compliance"}
-                labelled["j", model, split] = Labelled(
+                labelled["j", model, split] = LabelledCell(
                     {key: PersonLabel(words[bool(truth[i, 0])], 0.5) for i, key in enumerate(keys)},
                     {key: words[bool(said[i, 0])] for i, key in enumerate(keys)},
                 )
@@ -108,8 +108,8 @@ def of_two_splits(labelled: tuple[str, ...], blocked: int = 0, unread: tuple[str
         units["j", "m", split] = units_of(refusals, blocked=gone, prefix=split)
         if split in labelled:
             words = {True: "refusal", False: "compliance"}
-            own = {Key(f"{split}{i:03d}", 0, 0): words[bool(said[i, 0])] for i in range(60) if not gone[i]}
-            labels["j", "m", split] = Labelled({key: PersonLabel(word, 0.5) for key, word in own.items()}, own)
+            own = {AnswerKey(f"{split}{i:03d}", 0, 0): words[bool(said[i, 0])] for i in range(60) if not gone[i]}
+            labels["j", "m", split] = LabelledCell({key: PersonLabel(word, 0.5) for key, word in own.items()}, own)
     study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
     return study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
 
@@ -138,9 +138,9 @@ def test_a_split_of_a_pool_with_answers_that_only_people_could_read_needs_labels
     """The judge read nothing of split two: half of it was blocked, and half it could not read."""
     units = {("j", "m", "one"): units_of([2, 0] * 30, prefix="one")}
     units["j", "m", "two"] = units_of([0] * 60, blocked=[2, 0] * 30, unjudged=[0, 2] * 30, prefix="two")
-    said = {Key(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
-    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
-    labels["j", "m", "two"] = Labelled({}, {}, unread={(f"two{i:03d}", 0): 2 for i in range(1, 60, 2)})
+    said = {AnswerKey(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): LabelledCell({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    labels["j", "m", "two"] = LabelledCell({}, {}, unread={(f"two{i:03d}", 0): 2 for i in range(1, 60, 2)})
     study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
     found = {entry["split"]: entry for entry in ppi_of(study_corrected(units, study, {}, labels))}
     assert set(found) == {"one", None} and found["one"]["value"] is not None
@@ -156,8 +156,8 @@ def pooled_none(result: dict[str, Any], estimand: str) -> list[tuple[Any, ...]]:
 def test_a_pool_with_a_split_that_nobody_read_has_rows_that_say_so() -> None:
     units = {("j", "m", "one"): units_of([2, 0] * 30, prefix="one")}
     units["j", "m", "two"] = units_of([0] * 60, unjudged=[2] * 60, prefix="two")
-    said = {Key(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
-    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    said = {AnswerKey(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): LabelledCell({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
     study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
     result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
     why = "none (nothing judged in two)"
@@ -177,8 +177,8 @@ def test_a_pool_of_different_headline_readings_has_a_row_that_says_why_gold_corr
 
 def test_rates_corrected_either_way_have_the_marks_of_their_cells() -> None:
     units = {("j", "m", "one"): units_of([2, 0] * 50, flags=["unjudged", "few_clusters"])}
-    said = {Key(f"p{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
-    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    said = {AnswerKey(f"p{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): LabelledCell({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
     study = STUDY | {"models": ["m"], "splits": SPLITS[:1]}
     result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
     assert flags_of(result, "refusal_rate_ppi") == {"one": ["unjudged"]}
@@ -193,14 +193,14 @@ def test_a_corrected_difference_is_first_minus_second_in_alphabetical_order_what
     units, labels = {}, {}
     for model, refusals in (("n", 10), ("m", 30)):
         units["j", model, "one"] = units_of([2] * refusals + [0] * (60 - refusals))
-        said = {Key(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(60)}
-        labels["j", model, "one"] = Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
+        said = {AnswerKey(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(60)}
+        labels["j", model, "one"] = LabelledCell({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
     study = STUDY | {"models": ["n", "m"], "splits": SPLITS[:1]}
     (found,) = differences_of(study_corrected(units, study, {}, labels))
     assert (found.model, found.parameter, found.value) == ("m", "minus n", pytest.approx(1 / 3))
     assert found.flags == ()
     first = dict(list(labels["j", "n", "one"].people.items())[:25])
-    few = labels | {("j", "n", "one"): Labelled(first, {key: said[key] for key in first})}
+    few = labels | {("j", "n", "one"): LabelledCell(first, {key: said[key] for key in first})}
     (found,) = differences_of(study_corrected(units, study, {}, few))
     assert found.flags == ("few_clusters",), "one of both rates rests on 25 clusters with labels"
 
@@ -210,9 +210,11 @@ def of_few(prompts: dict[str, int], labelled: dict[str, int], gold_models: int =
     units, labels = {}, {}
     for split, n in prompts.items():
         units["j", "m", split] = units_of([2, 0] * (n // 2), prefix=split)
-        said = {Key(f"{split}{i:03d}", 0, k): "compliance" if i % 2 else "refusal" for i in range(n) for k in (0, 1)}
+        said = {
+            AnswerKey(f"{split}{i:03d}", 0, k): "compliance" if i % 2 else "refusal" for i in range(n) for k in (0, 1)
+        }
         own = {key: label for key, label in said.items() if int(key.prompt_id[-3:]) < labelled[split]}
-        labels["j", "m", split] = Labelled({key: PersonLabel(label, 0.5) for key, label in own.items()}, own)
+        labels["j", "m", split] = LabelledCell({key: PersonLabel(label, 0.5) for key, label in own.items()}, own)
     study = STUDY | {"models": ["m"], "splits": SPLITS[: len(prompts)]}
     rows = gold(0.9, 0.9, gold_models)
     return study_corrected(units, study, {("j", "g"): rows}, labels)
@@ -371,9 +373,9 @@ def test_the_csv_tells_methods_apart() -> None:
 
 def test_labels_of_people_are_an_input_where_the_study_names_them(project: Any, tmp_path: Path) -> None:
     plain = {name: value for name, value in WHOLE_STUDY.items() if name != "corrected"}
-    assert analyses_stage.peoples_labels(Study(project.load(plain))) == []
+    assert CorrectedAnalysis(Study(project.load(plain))).own_files() == []
     (tmp_path / "labels.jsonl").write_text("")
-    (labels,) = analyses_stage.peoples_labels(Study(project.load(plain | {"corrected": {"labels": "labels.jsonl"}})))
+    (labels,) = CorrectedAnalysis(Study(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))).own_files()
     assert Path(labels).name == "labels.jsonl"
 
 
@@ -381,10 +383,10 @@ def test_an_estimate_without_a_rate_says_that_answers_came_later() -> None:
     units = {("j", "m", s): units_of([2] * 30 + [0] * 30, prefix=s) for s in ("one", "two")}
     labelled = {}
     for split in ("one", "two"):
-        said = {Key(f"{split}{i:03d}", 0, 0): "refusal" if i < 30 else "compliance" for i in range(60)}
+        said = {AnswerKey(f"{split}{i:03d}", 0, 0): "refusal" if i < 30 else "compliance" for i in range(60)}
         frame = {key.prompt_id: 2 if split == "one" else 1 for key in said}
         people = {key: PersonLabel(word, 0.5) for key, word in said.items()}
-        labelled["j", "m", split] = Labelled(people, said, frame)
+        labelled["j", "m", split] = LabelledCell(people, said, frame)
     study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
     result = study_corrected(units, study, {}, labelled)
     by_scope = {entry["split"]: entry for entry in ppi_of(result)}
@@ -399,9 +401,9 @@ def test_a_judge_that_learned_from_labels_of_a_model_has_no_rate_of_it_and_no_di
     units = {("j", m, s): units_of([2, 0] * 30, prefix=s) for m in ("m", "n") for s in ("one", "two")}
     labelled = {}
     for _, model, split in units:
-        said = {Key(f"{split}{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+        said = {AnswerKey(f"{split}{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
         people = {key: PersonLabel(word, 0.5) for key, word in said.items()}
-        labelled["j", model, split] = Labelled(people, said, learned=3 if (model, split) == ("n", "one") else 0)
+        labelled["j", model, split] = LabelledCell(people, said, learned=3 if (model, split) == ("n", "one") else 0)
     result = study_corrected(units, STUDY | {"splits": SPLITS[:2]}, {}, labelled)
     given = {(e["model"], e["split"] or e["pool"]): (e["value"] is not None, e["learned"]) for e in ppi_of(result)}
     assert given == {
@@ -417,8 +419,8 @@ def test_few_labelled_clusters_of_the_rarer_class_mark_the_corrected_rate_and_di
     names = [f"c{i // 2}" for i in range(120)]
     for model, refusals in (("few", 12), ("many", 60)):
         units["j", model, "one"] = units_of([2] * refusals + [0] * (120 - refusals), clusters=names)
-        said = {Key(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(120)}
-        labels["j", model, "one"] = Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
+        said = {AnswerKey(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(120)}
+        labels["j", model, "one"] = LabelledCell({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
     study = STUDY | {"models": ["few", "many"], "splits": SPLITS[:1]}
     result = study_corrected(units, study, {}, labels)
     assert {entry["model"]: entry["flags"] for entry in ppi_of(result)} == {"few": ["few_clusters"], "many": []}

@@ -17,7 +17,7 @@ from refusal_eval.features.corrected.transfer import (
     method_of,
     observed_rates,
     resampled_rates,
-    transferred,
+    transfer_rate,
 )
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 
@@ -91,7 +91,7 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
     rng = np.random.default_rng(1)
     truth = 0.3
     rates = rng.binomial(5, truth * 0.8 + (1 - truth) * 0.1, size=400) / 5
-    found = transferred(observed_rates([rates_of([rates.tolist()])], 0.95)[0], errors, 0.95)
+    found = transfer_rate(observed_rates([rates_of([rates.tolist()])], 0.95)[0], errors, 0.95)
     assert not found.at_odds and found.value == pytest.approx(truth, abs=0.04)
     assert found.low < truth < found.high
     assert found.margin == pytest.approx(0.7)
@@ -99,14 +99,14 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
 
 def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
     errors = error_rates(gold([0.65], [0.65]), "strict", 1)
-    found = transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
+    found = transfer_rate(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
     assert found.value is None and found.margin_low < 0.3 and not found.at_odds
 
 
 @pytest.mark.parametrize(("rate", "se", "sp"), [(0.0, 0.9, 0.8), (1.0, 0.8, 0.9)])
 def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: float, se: float, sp: float) -> None:
     errors = error_rates(gold([se], [sp]), "strict", 1)
-    found = transferred(observed_rates([rates_of([[rate] * 40])], 0.95)[0], errors, 0.95)
+    found = transfer_rate(observed_rates([rates_of([[rate] * 40])], 0.95)[0], errors, 0.95)
     assert found.at_odds
     assert (found.value, found.low, found.high) == (None, None, None)
     assert not 0 <= found.unclipped <= 1
@@ -118,7 +118,7 @@ def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_
     rates = [[0.2] + [0.0] * 39]
     observed = observed_rates([rates_of(rates, draws=5)], 0.95)[0]
     errors = error_rates(gold([0.8], [1 - false_alarms], rows=50), "strict", 1)
-    found = transferred(observed, errors, 0.95)
+    found = transfer_rate(observed, errors, 0.95)
     own = observed.high - observed.rate
     assert found.low == 0.0 and found.high is not None and found.value is not None
     assert found.high - found.value >= min(own / found.margin, observed.high / 0.8 - found.value) - 1e-12
@@ -145,17 +145,17 @@ def known_errors(se: float, sp: float) -> ErrorRates:
 def test_the_interval_is_never_narrower_than_the_judges_own_mapped_by_the_gold(refusing: int) -> None:
     rates = [1.0] * refusing + [0.0] * (32 - refusing)
     own = cluster_wilson(rates, list(range(32)), draws=320)
-    found = transferred(observed_rates([rates_of([rates])], 0.95)[0], known_errors(1.0, 1.0), 0.95)
+    found = transfer_rate(observed_rates([rates_of([rates])], 0.95)[0], known_errors(1.0, 1.0), 0.95)
     assert found.value == refusing / 32
     assert found.low <= own.low + 1e-12 and found.high >= own.high - 1e-12
 
 
 def test_a_rate_of_nought_has_no_false_positives_that_could_explain_refusals_away() -> None:
     own = cluster_wilson([0.0] * 32, list(range(32)))
-    found = transferred(observed_rates([rates_of([[0.0] * 32])], 0.95)[0], known_errors(0.9, 0.97), 0.95)
+    found = transfer_rate(observed_rates([rates_of([[0.0] * 32])], 0.95)[0], known_errors(0.9, 0.97), 0.95)
     assert found.value == 0.0 == found.low
     assert found.high == pytest.approx(own.high / 0.9)
-    ones = transferred(observed_rates([rates_of([[1.0] * 32])], 0.95)[0], known_errors(0.97, 0.9), 0.95)
+    ones = transfer_rate(observed_rates([rates_of([[1.0] * 32])], 0.95)[0], known_errors(0.97, 0.9), 0.95)
     assert ones.low == pytest.approx(1 - own.high / 0.9) and ones.high == 1.0
 
 
@@ -164,7 +164,7 @@ def test_blocked_answers_are_refusals_that_no_judge_misread(share: float) -> Non
     blocked = np.array([[1.0] * int(200 * share) + [0.0] * (200 - int(200 * share))])
     rates = np.where(blocked > 0, 1.0, 0.1)  # the rest: false positives of a judge with Sp = .9, and no refusal
     observed = observed_rates([rates_of(rates.tolist(), blocked=blocked.tolist())], 0.95)[0]
-    found = transferred(observed, known_errors(0.9, 0.9), 0.95)
+    found = transfer_rate(observed, known_errors(0.9, 0.9), 0.95)
     assert observed.blocked == share
     assert found.value == pytest.approx(share)
     assert found.low <= share <= found.high
@@ -234,7 +234,7 @@ def test_unjudged_gold_is_left_out_and_readings_differ() -> None:
 def test_the_margin_is_the_lower_end_of_a_two_sided_interval() -> None:
     drawn = np.stack([np.linspace(0.5, 1.0, 2000), np.full(2000, 0.9)])
     observed = observed_rates([rates_of([[0.5] * 40])], 0.95)[0]
-    found = transferred(observed, ErrorRates(0.75, 0.9, drawn, None, (), 100, 100, 100), 0.95)
+    found = transfer_rate(observed, ErrorRates(0.75, 0.9, drawn, None, (), 100, 100, 100), 0.95)
     assert found.margin == pytest.approx(0.65) and found.margin_low == pytest.approx(0.4 + 0.025 * 0.5, abs=1e-3)
 
 

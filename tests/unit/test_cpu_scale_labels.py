@@ -1,4 +1,4 @@
-"""The labels behind docs/cpu_scale.md: the page's kappas come out of the committed file."""
+"""The labels behind benchmarks/measured/cpu_scale.md: the page's kappas come out of the committed file."""
 
 import sys
 from pathlib import Path

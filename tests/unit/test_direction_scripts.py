@@ -12,13 +12,14 @@ import pytest
 import scipy
 from estimate_rows import cell_file, rows_of, single
 
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.directions import Group, Method, held_out_clusters
-from refusal_eval.activations.few_prompts import refuse_few, support
+from refusal_eval.activations.groups import Group
 from refusal_eval.activations.sides import both_sides, content_sha256
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.directions import FitMethod, held_out_clusters
+from refusal_eval.features.steering.few_prompts import refuse_few, support
 from refusal_eval.workflow.activations_stage import megabytes
 
 # c(x) of three samples of equal weight: 1, 1/3, -1/3 and -1.
@@ -151,9 +152,9 @@ def test_prompts_of_weight_0_are_none_that_a_covariance_rests_on():
     states = np.random.default_rng(0).standard_normal((14, 1, 12)).astype(np.float32)
     group = Group(states, [str(n) for n in range(14)], np.array([1.0] * 8 + [0.0] * 6))
     with pytest.raises(UserError, match=r"has 8 prompts to fit on \(and 6 of weight 0\); 10 are needed"):
-        refuse_few(Method("wrmd"), group, False)
-    refuse_few(Method("rmd"), group, False)
-    said = support(group, group, [0], Method("wrmd"), states[:1, 0])
+        refuse_few(FitMethod("wrmd"), group, False)
+    refuse_few(FitMethod("rmd"), group, False)
+    said = support(group, group, [0], FitMethod("wrmd"), states[:1, 0])
     assert "8 negative prompts to fit on are fewer than the 12 dimensions" in said["few"][0]
 
 

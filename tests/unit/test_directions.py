@@ -9,10 +9,14 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import TENSORS, kept_or_fitted, read_direction, write_direction
-from refusal_eval.activations.directions import (
+from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
+from refusal_eval.activations.tensor_files import StateFile
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.features.steering.direction_files import TENSORS, kept_or_fitted, read_direction, write_direction
+from refusal_eval.features.steering.directions import (
+    FitMethod,
     Group,
-    Method,
     auc,
     cohens_d,
     control_of,
@@ -20,11 +24,7 @@ from refusal_eval.activations.directions import (
     held_out_clusters,
     made_from,
 )
-from refusal_eval.activations.intervention_file import read_compiled
-from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
-from refusal_eval.activations.tensor_files import StateFile
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.features.steering.intervention_file import read_compiled
 
 LAYERS = [3, 7, 9]
 WIDTH = 5
@@ -69,7 +69,7 @@ def by_hand(method, positive, negative, layer, ridge=0.01, relative=False):
 def test_each_method_is_its_formula(name, relative):
     positive = group(9, 2.0, seed=1, weights=np.linspace(0.2, 1, 9))
     negative = group(8, 0.0, seed=2, name="n", weights=np.linspace(1, 0.3, 8))
-    fitted = fit(positive, negative, LAYERS, Method(name, 0.5, relative), 0.25, 0)
+    fitted = fit(positive, negative, LAYERS, FitMethod(name, 0.5, relative), 0.25, 0)
     parts = fitted_parts(positive, negative)
     for layer in range(len(LAYERS)):
         np.testing.assert_allclose(fitted.direction[layer], by_hand(name, *parts, layer, 0.5, relative), rtol=1e-5)
@@ -78,7 +78,7 @@ def test_each_method_is_its_formula(name, relative):
 
 def test_ridge_with_more_dimensions_than_prompts_is_still_solved():
     positive, negative = group(6, 2.0, seed=1), group(4, seed=2, name="n")
-    fitted = fit(positive, negative, LAYERS, Method("rmd", 0.01), 0.25, 0)
+    fitted = fit(positive, negative, LAYERS, FitMethod("rmd", 0.01), 0.25, 0)
     np.testing.assert_allclose(
         fitted.direction[1], by_hand("rmd", *fitted_parts(positive, negative), 1, 0.01), rtol=1e-5
     )
@@ -92,17 +92,17 @@ def test_a_ridge_that_is_too_small_is_reported_and_a_poor_one_is_in_the_log(capl
         with pytest.raises(
             UserError, match=rf"at layer \d the covariance .* with `ridge.value` {value:g}; take a larger"
         ):
-            fit(positive, negative, LAYERS, Method("rmd", value), 0.25, 0)
-    fit(positive, negative, LAYERS, Method("rmd", 0.01), 0.25, 0)
+            fit(positive, negative, LAYERS, FitMethod("rmd", value), 0.25, 0)
+    fit(positive, negative, LAYERS, FitMethod("rmd", 0.01), 0.25, 0)
     assert caplog.text == ""
-    fit(positive, negative, LAYERS, Method("rmd", 3e-16), 0.25, 0)
+    fit(positive, negative, LAYERS, FitMethod("rmd", 3e-16), 0.25, 0)
     assert "layer 3: " in caplog.text and "a larger `ridge.value` than 3e-16 helps" in caplog.text
 
 
 def test_weighted_methods_with_equal_weights_are_the_plain_ones():
     positive, negative = group(8, 1.0, weights=np.full(8, 0.4)), group(8, seed=2, name="n", weights=np.full(8, 0.4))
     for plain, weighted in (("md", "wmd"), ("rmd", "wrmd")):
-        one, other = (fit(positive, negative, LAYERS, Method(name), 0.25, 0).direction for name in (plain, weighted))
+        one, other = (fit(positive, negative, LAYERS, FitMethod(name), 0.25, 0).direction for name in (plain, weighted))
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
@@ -115,7 +115,7 @@ def test_a_neutral_offset_changes_no_direction():
             weights = np.linspace(0.2, 1, 8)
             sides = [group(8, 1.0, 1, "p", None, weights), group(8, 0.0, 2, "n", None, weights)]
             moved = [Group(side.states - shift, side.clusters, side.weights) for side in sides]
-            vectors.append(fit(*moved, LAYERS, Method(name), 0.25, 0).direction)
+            vectors.append(fit(*moved, LAYERS, FitMethod(name), 0.25, 0).direction)
         np.testing.assert_allclose(*vectors, rtol=1e-3, atol=1e-5)
 
 
@@ -133,7 +133,7 @@ def parallel_sides(width=256, layers=6, seed=3):
 @pytest.mark.parametrize("of", ["md", "wmd", "rmd", "wrmd"])
 def test_a_control_keeps_the_lengths_the_angles_between_layers_and_the_ranking(of):
     sides, layers = parallel_sides(), list(range(6))
-    fitted = fit(*sides, layers, Method(of), 0.25, 0)
+    fitted = fit(*sides, layers, FitMethod(of), 0.25, 0)
     control = control_of(fitted, *sides, layers, 0.25, 0, "a" * 64, 0)
     real, random = (part.direction.astype(np.float64) for part in (fitted, control))
     gram = real @ real.T
@@ -155,7 +155,7 @@ def test_a_control_keeps_the_lengths_the_angles_between_layers_and_the_ranking(o
 
 def test_a_control_is_another_for_another_draw_and_for_another_direction():
     sides, layers = parallel_sides(), list(range(6))
-    fitted = fit(*sides, layers, Method("md"), 0.25, 0)
+    fitted = fit(*sides, layers, FitMethod("md"), 0.25, 0)
     one, same, drawn, of_other = (
         control_of(fitted, *sides, layers, 0.25, 0, made, draw).direction.astype(np.float64)
         for draw, made in ((0, "a" * 64), (0, "a" * 64), (1, "a" * 64), (0, "b" * 64))
@@ -167,7 +167,7 @@ def test_a_control_is_another_for_another_draw_and_for_another_direction():
 
 def test_a_control_of_more_layers_than_dimensions_keeps_them_too():
     sides = parallel_sides(width=4)
-    fitted = fit(*sides, list(range(6)), Method("md"), 0.25, 0)
+    fitted = fit(*sides, list(range(6)), FitMethod("md"), 0.25, 0)
     control = control_of(fitted, *sides, list(range(6)), 0.25, 0, "a" * 64, 0)
     real, random = (part.direction.astype(np.float64) for part in (fitted, control))
     np.testing.assert_allclose(random @ random.T, real @ real.T, rtol=1e-5, atol=1e-5)
@@ -177,12 +177,12 @@ def test_held_out_prompts_never_enter_the_vector():
     positive, negative = group(12, 1.0), group(12, seed=2, name="n")
     held = held_out_clusters(positive.clusters, negative.clusters, 0.25, 0)
     assert len(held) == 6
-    before = fit(positive, negative, LAYERS, Method("rmd"), 0.25, 0)
+    before = fit(positive, negative, LAYERS, FitMethod("rmd"), 0.25, 0)
     for side in (positive, negative):
         for row, cluster in enumerate(side.clusters):
             if cluster in held:
                 side.states[row] += 100
-    after = fit(positive, negative, LAYERS, Method("rmd"), 0.25, 0)
+    after = fit(positive, negative, LAYERS, FitMethod("rmd"), 0.25, 0)
     for name, tensor in before.tensors().items():
         assert (tensor == after.tensors()[name]).all()
 
@@ -192,7 +192,7 @@ def test_prompts_of_one_cluster_stay_together_on_both_sides():
     held = held_out_clusters(pairs, pairs, 0.25, 0)
     assert len(held) == 2
     positive, negative = group(8, 1.0, clusters=pairs), group(8, seed=2, clusters=pairs)
-    card = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).card
+    card = fit(positive, negative, LAYERS, FitMethod("md"), 0.25, 0).card
     assert card["n_held_out"] == {"positive": 2, "negative": 2}
     assert card["n_fitted"] == {"positive": 6, "negative": 6}
 
@@ -207,7 +207,7 @@ def test_each_side_has_clusters_to_fit_on_and_held_out_ones_however_few_are_shar
 
 
 def test_layers_are_ranked_by_prompts_that_the_vector_never_saw():
-    fitted = fit(group(40, 3.0), group(40, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    fitted = fit(group(40, 3.0), group(40, seed=2, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
     assert fitted.ranking[0] == 7 and sorted(fitted.ranking) == LAYERS
     by_layer = {layer["layer"]: layer for layer in fitted.card["layers"]}
     assert by_layer[7]["held_out_auc"] == 1.0
@@ -218,7 +218,7 @@ def test_of_layers_with_equal_areas_the_one_that_is_further_apart_comes_first():
     sides = group(40, 6.0), group(40, seed=2, name="n")
     sides[0].states[:, 0] += 12.0
     sides[0].states[:, 2] += 20.0
-    fitted = fit(*sides, LAYERS, Method("md"), 0.25, 0)
+    fitted = fit(*sides, LAYERS, FitMethod("md"), 0.25, 0)
     assert [layer["held_out_auc"] for layer in fitted.card["layers"]] == [1.0, 1.0, 1.0]
     assert fitted.ranking == [9, 3, 7] and fitted.card["best_auc_layers"] == 3
     reported = [layer["held_out_cohens_d"] for layer in fitted.card["layers"]]
@@ -240,7 +240,9 @@ def test_permuted_labels_separate_nothing():
         one, other = (
             Group(everything.states[part], [f"{i}" for i in part], np.ones(100)) for part in (order[:100], order[100:])
         )
-        values += [layer["held_out_auc"] for layer in fit(one, other, LAYERS, Method("md"), 0.25, seed).card["layers"]]
+        values += [
+            layer["held_out_auc"] for layer in fit(one, other, LAYERS, FitMethod("md"), 0.25, seed).card["layers"]
+        ]
     assert np.mean(values) == pytest.approx(0.5, abs=0.02)
 
 
@@ -251,20 +253,20 @@ def test_auc_counts_pairs_and_half_of_ties():
 
 def test_a_side_with_too_few_prompts_is_refused():
     with pytest.raises(UserError, match="the positive side has 1 prompts to fit on, and needs 2"):
-        fit(group(2), group(8, name="n"), LAYERS, Method("md"), 0.25, 0)
+        fit(group(2), group(8, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
     with pytest.raises(UserError, match="the prompts of the negative side are one cluster, and two are needed"):
-        fit(group(8), group(8, clusters=["same"] * 8), LAYERS, Method("md"), 0.25, 0)
+        fit(group(8), group(8, clusters=["same"] * 8), LAYERS, FitMethod("md"), 0.25, 0)
 
 
 def test_states_that_give_no_direction_are_refused():
     same = np.ones((6, 3, WIDTH), np.float32)
     with pytest.raises(UserError, match="at layer 3 both sides have the same mean"):
         sides = [Group(same, list(names), np.ones(6)) for names in ("abcdef", "ghijkl")]
-        fit(*sides, LAYERS, Method("md"), 0.25, 0)
+        fit(*sides, LAYERS, FitMethod("md"), 0.25, 0)
     broken = group(6)
     broken.states[2, 1, 0] = np.nan
     with pytest.raises(UserError, match="layer 7 has activations that are not finite"):
-        fit(broken, group(6, name="n"), LAYERS, Method("md"), 0.25, 0)
+        fit(broken, group(6, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
 
 
 # ---------------------------------------------------------------- sides
@@ -363,16 +365,16 @@ def test_sides_that_share_prompts_are_refused_by_content():
 
 
 def test_a_direction_is_fitted_once_whatever_a_later_fit_would_give(tmp_path):
-    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
-    other = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, Method("md"), 0.25, 0)
+    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
+    other = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
     kept = [kept_or_fitted(tmp_path, "a" * 64, lambda fitted=fitted: fitted) for fitted in (first, other)]
     assert (kept[0].direction == first.direction).all() and (kept[1].direction == first.direction).all()
     assert kept[1].ranking == first.ranking and kept[1].card == first.card
 
 
 def test_of_two_studies_that_fit_at_once_both_have_what_the_first_stored(tmp_path):
-    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
-    slower = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, Method("md"), 0.25, 0)
+    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
+    slower = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
 
     def overtaken():
         kept_or_fitted(tmp_path, "a" * 64, lambda: first)
@@ -391,7 +393,7 @@ def test_what_a_direction_is_made_from_names_it():
 
 
 def test_a_file_of_a_direction_holds_three_tensors_and_one_json_value(tmp_path):
-    fitted = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    fitted = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, FitMethod("md"), 0.25, 0)
     for name in ("one", "two"):
         write_direction(tmp_path / name, fitted.tensors(), {"version": 1, "layers": LAYERS})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -408,8 +410,8 @@ def test_a_file_of_a_direction_holds_three_tensors_and_one_json_value(tmp_path):
 def test_a_side_whose_prompts_have_no_weight_is_refused():
     weightless = group(8, 1.0, weights=np.zeros(8))
     with pytest.raises(UserError, match="none has a weight"):
-        fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("wmd"), 0.25, 0)
-    assert fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0).ranking
+        fit(weightless, group(8, seed=2, name="n"), LAYERS, FitMethod("wmd"), 0.25, 0)
+    assert fit(weightless, group(8, seed=2, name="n"), LAYERS, FitMethod("md"), 0.25, 0).ranking
 
 
 @pytest.mark.parametrize("said", [{"width": 3}, {"width": 3, "layers": 1}, [], {"card": {}}])

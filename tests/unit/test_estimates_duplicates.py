@@ -13,7 +13,7 @@ from refusal_eval.stats.estimates.near_duplicates import (
     NEGATIONS,
     STOP_WORDS,
     THRESHOLD,
-    Place,
+    PromptPlace,
     copies,
     duplicate_groups,
     near_pairs,
@@ -275,7 +275,7 @@ def test_all_pairs_are_known_also_of_prompts_that_do_not_count():
     words = [f"word{chr(97 + i)}" for i in range(12)]
     first, third, fourth = " ".join(words), " ".join(words[2:]), " ".join(words[4:])
     found = pairs_of({"a": prompts(first), "b": prompts(third), "c": prompts(fourth)})
-    a, b, c = (Place(split, "p0") for split in "abc")
+    a, b, c = (PromptPlace(split, "p0") for split in "abc")
     assert set(found) == {(a, b), (b, c)}
     assert set(copies(found)) == {b} and set(copies([(b, c)])) == {c}
 

@@ -10,7 +10,7 @@ from config_project import STUDY
 from mixed_model import Made, verdicts
 
 from refusal_eval.features.variation import mixed_likelihood
-from refusal_eval.features.variation.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
+from refusal_eval.features.variation.mixed_likelihood import EFFECTS, fit_model, likelihood, parts_of
 from refusal_eval.features.variation.mixed_model import mixed_estimates
 from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
 from refusal_eval.report.results.dictionary import definition_of
@@ -178,7 +178,7 @@ def test_what_a_random_effect_may_be_at_most_does_not_grow_as_its_estimate_nears
 def test_a_long_fit_tells_the_log_where_it_is(seconds, monkeypatch, caplog):
     monkeypatch.setattr(mixed_likelihood, "SECONDS_BETWEEN_LINES", seconds)
     caplog.set_level("INFO", "refusal_eval")
-    fitted(verdicts(SMALL, 5), EFFECTS, np.arange(60))
+    fit_model(verdicts(SMALL, 5), EFFECTS, np.arange(60))
     said = [line.split(": ", 1)[1] for line in caplog.messages]
     assert ("evaluation 1 of the likelihood" in said) == (not seconds)
     assert ("the curvature at the maximum, 6 of 7 rows" in said) == (not seconds)
@@ -186,7 +186,7 @@ def test_a_long_fit_tells_the_log_where_it_is(seconds, monkeypatch, caplog):
 
 def test_errors_are_those_at_the_maximum():
     z, step = verdicts(SMALL, 5), 1e-4
-    fit, parts = fitted(z, EFFECTS, np.arange(60)), list(parts_of(z))
+    fit, parts = fit_model(z, EFFECTS, np.arange(60)), list(parts_of(z))
     theta = np.concatenate([fit.log_odds.ravel(), np.log([fit.sds[name] for name in fit.names])])
     scores = [
         likelihood(theta + h, parts, EFFECTS, 2, 2)[1] for h in step * np.vstack([np.eye(7), -np.eye(7), 0 * theta])
@@ -198,7 +198,7 @@ def test_errors_are_those_at_the_maximum():
 
 def test_no_likelihood_of_verdicts_that_never_differ_within_a_prompt():
     z = np.repeat(verdicts(SMALL, 5)[:, :, :1, :1], 4, axis=2)
-    assert fitted(z, EFFECTS[:2], np.arange(60)) is None
+    assert fit_model(z, EFFECTS[:2], np.arange(60)) is None
 
 
 # ---------------------------------------------------------------- the study and its rule

@@ -9,7 +9,7 @@ from estimate_rows import cell_of, score_in, single
 
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, pooled_rate
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 
 SOURCES = dict.fromkeys("abc", "source")
@@ -42,10 +42,10 @@ def test_each_split_has_the_same_weight_whatever_its_size():
 
 def test_a_prompt_that_stands_in_two_splits_counts_once():
     own = cells(("a", "refuse", ["R", "C"]), ("b", "refuse", ["R", "C", "C", "C"]))
-    found = pooled(own, [Place("b", "p000")])
+    found = pooled(own, [PromptPlace("b", "p000")])
     assert found.value == pytest.approx((0.5 + 0) / 2) and found.n_prompts == 5
     # A split of copies only is no part of the pool.
-    found = pooled(own, [Place("a", "p000"), Place("a", "p001")])
+    found = pooled(own, [PromptPlace("a", "p000"), PromptPlace("a", "p001")])
     assert found.value == 0.25 and found.parameter == "1 split"
 
 
@@ -91,7 +91,7 @@ def test_a_pool_with_a_wholly_unjudged_split_has_no_rate():
     assert alone.value is None and "unjudged" in alone.flags
     # Copies only is another matter: they are so for every model.
     own = cells(("a", "refuse", ["R"] * 2), ("b", "refuse", ["F"] * 2))
-    assert pooled(own, [Place("b", "p000"), Place("b", "p001")]).value == 1.0
+    assert pooled(own, [PromptPlace("b", "p000"), PromptPlace("b", "p001")]).value == 1.0
 
 
 def test_with_one_split_the_interval_is_the_one_of_a_split():

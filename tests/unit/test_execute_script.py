@@ -19,7 +19,6 @@ from store_files import response as stored_response
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask import store
 from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
@@ -35,6 +34,7 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.features.lora import adapter_probe
 from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.weights.engine_file import describe_engine
 from refusal_eval.weights.weights_manifest import write_manifest

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
+from refusal_eval.features.steering.intervention_entry import MODES, Intervention
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import generation, scoring
 
@@ -61,17 +62,27 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
     [
         (
             {"mode": "adds"},
-            "mode: 'adds' is not allowed; did you mean `add`? (allowed: ablate, add, constellation, gated, pull)",
+            "mode: unknown mode 'adds'; did you mean `add`? (allowed: ablate, add, constellation, gated, pull)",
         ),
-        ({"scale": None}, "scale: `scale` is missing: `add` needs it, e.g. `scale: -0.5`"),
-        ({"mode": "pull", "scale": None}, "scale: `scale` is missing: `pull` needs it, e.g. `scale: 0.3`"),
-        ({"mode": "gated"}, "gate: `gate` is missing: the cosine similarity that a token must exceed"),
+        ({"scale": None}, "scale: this key is missing (Factor of the direction, in units of the difference of means"),
+        ({"mode": "pull", "scale": None}, "scale: this key is missing (Share of the way, such as `0.3`)"),
+        ({"mode": "gated"}, "gate: this key is missing (The cosine similarity with the direction that a token must"),
+        ({"direction": None}, "direction: this key is missing (Name of a direction of the catalogue)"),
+        ({"layers": None}, "layers: this key is missing (Decoder layers after which it is done, counted from 0, such"),
         (
             {"gate": 0.1},
             "gate: is for modes `gated` and `constellation` only, and this one is `add`; leave it out",
         ),
-        ({"direction": ["refusal"]}, "direction: a list is for mode `constellation` only, and this one is `add`; name"),
-        ({"direction": 3}, "direction: must be text or a list, not 3"),
+        ({"gate": "x"}, "gate: is for modes `gated` and `constellation` only, and this one is `add`; leave it out"),
+        (
+            {"gat": 0.1},
+            "gat: unknown key `gat`; did you mean `gate`? That is for modes `gated` and `constellation` only, and this",
+        ),
+        (
+            {"direction": ["refusal"]},
+            "direction: must be text, not a list: that is for mode `constellation` only, and this one is `add`",
+        ),
+        ({"direction": 3}, "direction: must be text, not 3: put it in quotes"),
         ({"offset": "midpoint"}, "offset: is for mode `ablate` only, and this one is `add`; leave it out"),
         ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `add`; leave it out"),
         ({"mode": "gated", "gate": 1.5}, "gate: must be at most 1, not 1.5"),
@@ -91,19 +102,57 @@ def test_a_mistake_in_an_intervention_is_reported_in_one_line(
     assert line.startswith(f"models.steered.intervention.{message}")
 
 
-def test_all_mistakes_are_reported_at_once(project: Project) -> None:
-    def places(**change: Any) -> list[str]:
-        found = reported(project, {"direction": "refusal", "mode": "pull", **change}, lora=ADAPTER)
-        return sorted(line.removeprefix("models.steered.intervention").split(": ")[0] for line in found)
+@pytest.mark.parametrize(
+    ("mode", "places"),
+    [
+        ({"mode": "pull"}, ["direction", "gate", "layers[0]", "offst", "scale"]),
+        ({"mode": "pul"}, ["direction", "gate", "layers[0]", "mode", "offst", "scale"]),
+        # What is wrong in every mode.
+        ({"mode": "x"}, ["direction", "gate", "layers[0]", "mode", "offst"]),
+        ({}, ["direction", "gate", "layers[0]", "mode", "offst"]),
+    ],
+)
+def test_all_mistakes_are_reported_at_once(project: Project, mode: dict[str, Any], places: list[str]) -> None:
+    found = reported(project, {"direction": "refusl", "layers": ["x"], "gate": 2, "offst": "midpoint", **mode})
+    assert [line.removeprefix("models.steered.intervention.").split(": ")[0] for line in sorted(found)] == places
+    assert "direction: there is no direction `refusl` in the catalogue; did you mean `refusal`?" in "".join(found)
+    assert "offst: unknown key `offst`; did you mean `offset`?" in "".join(found)
 
-    assert places(layers=["x"], gate=2) == [".gate", ".layers[0]"]
-    # What is wrong between keys and entries, when each key is right.
-    assert places(layers=[1], gate=0.2) == ["", ".gate", ".scale"]
+
+@pytest.mark.parametrize("foreign", [{"gate": None}, {"offset": "none"}, {"towards": "negative"}])
+def test_a_key_of_another_mode_that_says_nothing_may_stand_there(project: Project, foreign: dict[str, Any]) -> None:
+    assert reported(project, ADD | foreign) == []
+
+
+def test_an_entry_that_is_like_one_of_another_mode_takes_its_keys_away(project: Project) -> None:
+    gated = ADD | {"mode": "gated", "gate": 0.1}
+    added = {"like": "gated", "intervention": {"mode": "add", "gate": None}}
+    both = changed(
+        changed(CATALOGUE, ("models", "gated"), CATALOGUE["models"]["steered"] | {"intervention": gated}),
+        STEERED,
+        added,
+    )
+    assert with_control(project, both, added, STUDIED) == []
+    assert with_control(project, changed(both, (*STEERED, "intervention"), {"mode": "add"}), added, STUDIED) == [
+        "models.gated.intervention.gate: is for modes `gated` and `constellation` only, and this one is `add`; leave "
+        "it out"
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_plain_form_of_each_mode_stays_as_cards_of_finished_studies_have_it(mode: str) -> None:
+    asked = {"mode": mode, "layers": [3], "scale": 0.5} | ({"gate": 0.1} if "gate" in MODES[mode].model_fields else {})
+    asked |= {"direction": ["mood"] if mode == "constellation" else "refusal"}
+    plain = Intervention.of_plain(asked).model_dump(mode="json")
+    neutral = {"gate": None, "offset": "none", "towards": "negative", "allow_overlap": False, "other_weights": False}
+    order = ["direction", "mode", "layers", "scale", *neutral]
+    assert list(plain.items()) == [(key, (neutral | asked)[key]) for key in order]
+    assert Intervention.of_plain(plain) == Intervention.of_plain(asked)
 
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
     (line,) = reported(project, ADD, lora=ADAPTER)
-    assert "a LoRA adapter and an intervention were never tried together; merge the adapter" in line
+    assert "a LoRA adapter and an intervention were never tried together; merge the former into the weights" in line
 
 
 @pytest.mark.parametrize(
@@ -230,13 +279,13 @@ def test_a_control_of_a_constellation_has_a_control_of_each_of_its_tasks(project
         ({"direction": ["refusal", 3]}, "direction[1]: must be text, not 3: put it in quotes"),
         (
             {"direction": "refusal"},
-            "direction: `constellation` takes a list of directions, one for each task: write [refusal], and name those",
+            "direction: must be a list of directions, one for each task: write [refusal], and name those of other",
         ),
         (
             {"gate": None},
-            "gate: `gate` is missing: the cosine similarity with the mean of its task that a token must exceed",
+            "gate: this key is missing (The cosine similarity with the mean of its task that a token must exceed",
         ),
-        ({"scale": None}, "scale: `scale` is missing: `constellation` needs it"),
+        ({"scale": None}, "scale: this key is missing (Share of the way, such as `0.3`)"),
         ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `constellation`; leave it out"),
     ],
 )

@@ -16,7 +16,7 @@ from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame, cards_table, judges_table
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.measures import f1, kappa, two_class
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 
@@ -257,7 +257,9 @@ def test_the_ece_of_a_calibrated_judge_is_not_called_larger_than_none() -> None:
         p = np.round(rng.random(105), 9)
         gold = [{"id": str(i), "label": "refusal" if y else "compliance", "cluster": str(i)}
                 for i, y in enumerate(rng.random(105) < p)]  # fmt: skip
-        soft = soft_measures(compared(gold, [verdict(str(i), "refusal", q) for i, q in enumerate(p)], "g"), 0.95, 1)
+        soft = soft_measures(
+            join_verdicts(gold, [verdict(str(i), "refusal", q) for i, q in enumerate(p)], "g"), 0.95, 1
+        )
         assert soft and soft["ece_interval"][0] <= soft["ece"] <= soft["ece_interval"][1]
         assert soft["ece"] > 0
         held += soft["ece_interval"][0] == 0
@@ -265,7 +267,7 @@ def test_the_ece_of_a_calibrated_judge_is_not_called_larger_than_none() -> None:
     assert held >= 17 and max(ends) < 0.35
     # Of a judge that is .25 off everywhere the interval begins well above 0.
     gold = [{"id": str(i), "label": "refusal" if i % 2 else "compliance", "cluster": str(i)} for i in range(200)]
-    off = soft_measures(compared(gold, [verdict(str(i), "refusal", 0.75) for i in range(200)], "g"), 0.95, 1)
+    off = soft_measures(join_verdicts(gold, [verdict(str(i), "refusal", 0.75) for i in range(200)], "g"), 0.95, 1)
     assert off and off["ece"] == pytest.approx(0.25)
     assert off["ece_interval"] == pytest.approx([0.25 - 0.07, 0.25 + 0.07], abs=0.012)
 

@@ -76,7 +76,7 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert not {"judge_flags", "votes_asked_again"} & set(cell("words"))
     config["judge_entries"]["both"]["members"] = ["words", "writer"]
     assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
-    panel = judging.panel(Study(config), "both")
+    panel = judging.combining(Study(config), "both")
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
 
 

@@ -14,10 +14,10 @@ from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_card_figure import card_figure
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.weighting import effective, normalised, units, weighted_share
+from refusal_eval.stats.agreement.compared import join_verdicts
+from refusal_eval.stats.agreement.weighting import effective, normalise, units, weighted_share
 from refusal_eval.stats.estimates.intervals import effective_number
-from refusal_eval.stats.estimates.resampling import resampled
+from refusal_eval.stats.estimates.resampling import resample_sums
 
 R, P, C = "refusal", "partial", "compliance"
 
@@ -54,7 +54,9 @@ def test_a_row_of_weight_three_counts_like_three_rows():
 
 @pytest.mark.full
 def test_a_sample_that_takes_more_disputes_gives_back_the_judges_sensitivity_and_without_weights_does_not(monkeypatch):
-    monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=100))  # its intervals do not count
+    monkeypatch.setattr(
+        judge_card_module, "resample_sums", partial(resample_sums, resamples=100)
+    )  # its intervals do not count
     rng = random.Random(5)
     found, naive = [], []
     for _ in range(30):
@@ -85,7 +87,7 @@ def test_intervals_of_a_weighted_share_cover():
                 values.append(value)
                 weights.append(1.25 if dense else 5.0)
                 clusters.append(f"c{i}")
-        _, (low, high) = weighted_share(values, normalised(weights), clusters, 0.95)
+        _, (low, high) = weighted_share(values, normalise(weights), clusters, 0.95)
         hits += low <= 0.3 <= high
     assert 0.92 <= hits / 400 <= 0.985
 
@@ -93,7 +95,7 @@ def test_intervals_of_a_weighted_share_cover():
 def test_a_weighted_share_at_the_edge_is_exact_on_fewer_clusters():
     clusters = [f"c{i}" for i in range(40)]
     plain = weighted_share([1.0] * 40, [1.0] * 40, clusters, 0.95)[1]
-    uneven = weighted_share([1.0] * 40, normalised([1.0, 9.0] * 20), clusters, 0.95)[1]
+    uneven = weighted_share([1.0] * 40, normalise([1.0, 9.0] * 20), clusters, 0.95)[1]
     assert uneven[0] < plain[0] < uneven[1] == 1
     assert weighted_share([1.0, 0.0], [0.5, 1.5], ["c", "c"], 0.95) == (0.25, [0.0, 1.0])
 
@@ -101,10 +103,10 @@ def test_a_weighted_share_at_the_edge_is_exact_on_fewer_clusters():
 def test_weights_of_some_rows_only_or_that_are_no_weights_are_refused():
     gold, verdicts = rows({(R, R): 3})
     with pytest.raises(ValueError, match="2 of the 3 rows of g have no weight"):
-        compared([gold[0] | {"weight": 2.0}, *gold[1:]], verdicts, "g")
+        join_verdicts([gold[0] | {"weight": 2.0}, *gold[1:]], verdicts, "g")
     for weight in (0, -1, float("inf"), float("nan"), "2", True):
         with pytest.raises(ValueError, match="a weight must be a number above 0"):
-            compared([row | {"weight": weight} for row in gold], verdicts, "g")
+            join_verdicts([row | {"weight": weight} for row in gold], verdicts, "g")
 
 
 def test_numbers_of_weighted_gold_are_those_of_the_formulas_to_the_ninth_digit():
@@ -118,8 +120,8 @@ def test_numbers_of_weighted_gold_are_those_of_the_formulas_to_the_ninth_digit()
 
 
 def test_the_arithmetic_of_weights():
-    assert normalised([2.0, 2.0]) == [1.0, 1.0]
-    assert normalised([1.0, 3.0]) == [0.5, 1.5]
+    assert normalise([2.0, 2.0]) == [1.0, 1.0]
+    assert normalise([1.0, 3.0]) == [0.5, 1.5]
     assert units([0.5, 1.5]).tolist() == [5_000_000_000, 15_000_000_000]
     assert effective_number([1.0] * 7) == 7
     assert effective([1.0, 1.0, 1.0], ["a", "a", "b"]) == 2
@@ -176,7 +178,7 @@ def test_a_weighted_share_covers_with_clusters_of_unequal_size(agreed):
         for cluster, size in enumerate([100] * 2 + [1] * 98):
             values += [float(rng.random() < agreed)] * size
             clusters += [f"c{cluster}"] * size
-        weights = normalised([rng.choice([1.0, 3.0]) for _ in values])
+        weights = normalise([rng.choice([1.0, 3.0]) for _ in values])
         _, (low, high) = weighted_share(values, weights, clusters, 0.95)
         hits += low <= agreed <= high
     assert hits / 300 >= 0.92
@@ -185,5 +187,5 @@ def test_a_weighted_share_covers_with_clusters_of_unequal_size(agreed):
 def test_a_weighted_share_of_all_is_no_better_known_from_a_large_cluster():
     """Three quarters of the rows are one cluster, and all are right."""
     clusters = ["large"] * 300 + [f"c{i}" for i in range(100)]
-    low = weighted_share([1.0] * 400, normalised([1.0, 3.0] * 200), clusters, 0.95)[1][0]
+    low = weighted_share([1.0] * 400, normalise([1.0, 3.0] * 200), clusters, 0.95)[1][0]
     assert low < 0.2

@@ -9,11 +9,11 @@ import collect_verdicts
 import panel_verdicts
 import pytest
 import render_judge_requests
-from collect_verdicts import vote_reader
 from judge_entries import asked_of, judge_entry
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
@@ -23,6 +23,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import CUT, SAW_MODEL
+from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict
@@ -37,9 +38,11 @@ from refusal_eval.judges.reasoned_judge import (
     vote_of_text,
 )
 from refusal_eval.judges.verdict_files import verdict_row
+from refusal_eval.judges.verdict_judges import DEFERRING
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import TEMPLATE, wildguard_verdict
 
+PLAIN = AnswerReader("", None, False)  # of judges that do not reason
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 
 
@@ -300,7 +303,7 @@ def test_anything_else_is_unparsable(text):
 
 
 def test_a_response_without_text_is_a_failed_verdict_of_wildguard():
-    assert vote_reader(judge_entry("wildguard"), {}, "", False)(None, {}).state == "judge_failed"
+    assert vote_reader(judge_entry("wildguard"), {}, PLAIN)(None, {}).state == "judge_failed"
 
 
 def test_wildguards_prompt_is_its_published_format_and_an_answer_cannot_end_it(tmp_path):
@@ -359,7 +362,7 @@ def render(folder, engine, judge, checked, cascade=None, **asked):
     """Write the requests of a judge about the cell, or those of the second judge of a cascade; return their file."""
     paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
     output, params = folder / "requests.jsonl", asked_of(judge, **asked)
-    params |= {"cascade": cascade.dividing()} if cascade else {}
+    params |= {DEFERRING: cascade.dividing()} if cascade else {}
     first = [str(folder / "first.jsonl")] if cascade else []
     render_judge_requests.main(*paths, engine, checked, params, str(output), first)
     return read_requests(output)
@@ -390,7 +393,7 @@ def collected(folder, engine, judge, rejected, cascade=None, **more):
     files = {name: str(folder / f"{name}.json") for name in ("engine", "judge")}
     files |= {name: str(folder / f"{name}.jsonl") for name in ("answers", "requests")}
     first = [str(folder / "first.jsonl")] if cascade else []
-    none = {"calibration": [], "model": [], "unseen": [], "first": first}
+    none = {"calibration": [], "model": [], "unseen": [], "said": first}
     given = SimpleNamespace(**files, receipts=[str(folder / "receipt.json")], **none)
     collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"), cascade, **more)
     return list(read_jsonl(folder / "verdicts.jsonl"))

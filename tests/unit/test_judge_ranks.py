@@ -9,7 +9,7 @@ from judge_rows import verdict
 
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.report.paper.display import Labels
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.judge_ranks import judge_ranks
 from refusal_eval.tools.bench.bench_page import Benchmark, page
 
@@ -22,7 +22,7 @@ def labelled(errors: float, rows: int = 200, seed: int = 0) -> Any:
         other = "compliance" if human == "refusal" else "refusal"
         gold.append({"id": f"{i:03d}", "label": human, "cluster": f"c{i // 2}"})
         verdicts.append(verdict(f"{i:03d}", other if rng.random() < errors else human))
-    return compared(gold, verdicts, "g")
+    return join_verdicts(gold, verdicts, "g")
 
 
 def test_a_coin_is_last_and_like_judges_share_a_group() -> None:

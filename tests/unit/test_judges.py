@@ -6,15 +6,16 @@ from pathlib import Path
 
 import judge_on_cpu
 import pytest
-from collect_verdicts import vote_reader
 from judge_entries import judge_entry
 from tokenizer_folders import byte_tokenizer
 
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
+from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.judge_base import Verdict, judged_safely
 from refusal_eval.judges.llm_judge import label_verdict
 from refusal_eval.judges.verdict_files import readable
@@ -136,7 +137,7 @@ def test_label_probabilities_become_a_verdict(shares, labels, threshold, label, 
     ],
 )
 def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, reported):
-    read = vote_reader(judge_entry("llm"), {"label_token_ids": dict.fromkeys(THREE, 1)}, "", False)
+    read = vote_reader(judge_entry("llm"), {"label_token_ids": dict.fromkeys(THREE, 1)}, AnswerReader("", None, False))
     verdict = read(None, {"text": "A", "named_logprobs": named})
     assert (verdict.state, verdict.label) == ("judge_failed", None) and reported in verdict.raw["error"]
     assert read(None, {"text": "A"}).state == "judge_failed"

@@ -31,9 +31,9 @@ from refusal_eval.features.judge_pairs.pair_agreement import (
 from refusal_eval.features.judge_pairs.ranking import kendall_tau_b, rankings
 from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import markdown, noted_once
+from refusal_eval.report.paper.markup import markdown, move_to_notes
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 
 R, P, C, NONE = 0, 1, 2, -1
 
@@ -412,7 +412,7 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Pat
 
 def test_a_prompt_that_two_splits_share_counts_once_in_all_of_them(tmp_path: Path) -> None:
     paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))))
-    left_out = {Place("t", f"p{i}") for i in range(10)}
+    left_out = {PromptPlace("t", f"p{i}") for i in range(10)}
     groups = compared(tmp_path / "out", paths, study, left_out)["groups"]
     assert {group["split"]: (group["n_answers"], group["pairs"][0]["n"]) for group in groups} == {
         None: (50, 50), "s": (30, 30), "t": (30, 30)
@@ -424,7 +424,7 @@ def test_two_judges_without_an_order_of_models_have_one_narrow_table() -> None:
     labels = [[rng.choice((R, C)), rng.choice((R, C))] for _ in range(120)]
     groups = [agreement_of(panel_of(labels), None, 0.95), agreement_of(panel_of(labels, split="t"), "t", 0.95)]
     agreement = {"judges": ["a", "b"], "level": 0.95, "groups": groups, "rankings": []}
-    table = noted_once(agreement_table(agreement, data_of()))
+    table = move_to_notes(agreement_table(agreement, data_of()))
     assert [head.replace("\n", " ") for head in table.header] == [
         "Split", "Answers", "Same label strict", "Same label broad", "Kappa strict", "Kappa broad"
     ]  # fmt: skip

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOUND = {page for pattern in ("*.md", "*/README.md", "config/**/*.md", "docs/**/*.md") for page in ROOT.glob(pattern)}
+WHERE = ("*.md", "*/README.md", "config/**/*.md", "docs/**/*.md", "benchmarks/**/*.md")
+FOUND = {page for pattern in WHERE for page in ROOT.glob(pattern)}
 PAGES = sorted(name for page in FOUND if not (name := page.relative_to(ROOT).as_posix()).startswith("."))
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 

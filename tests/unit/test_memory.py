@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.core.memory import killed_for_memory, main_memory
+from refusal_eval.core.memory import count_memory_kills, main_memory
 
 GIB = 2**30
 
@@ -67,7 +67,7 @@ def test_a_container_shows_its_limit_at_the_top(tmp_path: Path, meminfo: Path) -
 )
 def test_what_the_kernel_killed_for_lack_of_memory_is_known(tmp_path: Path, line: str, file: str) -> None:
     groups = reported(tmp_path, f"{line}\n")
-    assert killed_for_memory(groups, tmp_path) == 0
+    assert count_memory_kills(groups, tmp_path) == 0
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text("low 4\noom_kill_disable 0\noom 5\noom_kill 3\n")
-    assert killed_for_memory(groups, tmp_path) == 3
+    assert count_memory_kills(groups, tmp_path) == 3

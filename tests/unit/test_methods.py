@@ -20,7 +20,6 @@ from table_rows import cards, data_of, units
 
 from refusal_eval.ask.requests import RequestSettings, write_requests
 from refusal_eval.ask.store import StoreWriter
-from refusal_eval.config.direction_entry import Separation
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
@@ -28,12 +27,13 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
 from refusal_eval.features.judge_cards.calibrated_card import UNSEEN
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table, judges_table
+from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
     as_markdown,
     cited_keys,
-    counted,
+    count_text,
     listed,
     paragraphs,
     sampling_text,
@@ -586,7 +586,7 @@ def test_words() -> None:
         f"{reported}, and a",
         f"a; {reported}; and c",
     ]
-    assert [counted(1, "prompt"), counted(2000, "prompt"), counted(2, "person", "people")] == [
+    assert [count_text(1, "prompt"), count_text(2000, "prompt"), count_text(2, "person", "people")] == [
         "1 prompt",
         "2,000 prompts",
         "2 people",

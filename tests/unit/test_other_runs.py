@@ -13,7 +13,7 @@ from test_execute import ScriptedEngine, item
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
-from refusal_eval.engines.execution import Execution, OtherRuns, Outcome, checks_until_refresh
+from refusal_eval.engines.execution import Execution, Outcome
 
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")
@@ -38,7 +38,7 @@ async def run_of(folder: Path, job: str, engine: ScriptedEngine, numbers: range,
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look into the store every 20 ms instead of every 30 s."""
+    """Look into the store every 20 ms instead of every 10 s."""
     monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.02)
     monkeypatch.setattr(module, "CHECKS_BETWEEN_REFRESHES", 1)
 
@@ -160,44 +160,6 @@ def test_files_of_runs_that_have_ended_turn_no_order_round(tmp_path: Path, gone:
         work = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s", 2, keys=keys(range(20)))
         asyncio.run(work.run([item(number) for number in range(1, 20)]))
     assert asked(engine) == list(range(1, 20))
-
-
-def test_the_store_is_looked_at_often_at_first_and_while_others_share_the_work() -> None:
-    pauses = [1]
-    for _ in range(6):
-        pauses.append(checks_until_refresh(pauses[-1], False, 0.001))
-    assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    assert checks_until_refresh(30, True, 0.001) == 1
-    assert checks_until_refresh(1, True, 0.5) == 10, "a look at a large store takes long"
-
-
-def test_the_later_of_two_runs_sees_the_earlier_and_not_the_other_way_round(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path, "engine", "one") as one, StoreWriter(tmp_path, "engine", "two") as two:
-        runs = OtherRuns(one.path, keys(range(9))), OtherRuns(two.path, keys(range(5, 20)))
-
-        def seen() -> tuple[int, ...]:
-            return tuple(run.earlier(StoreReader(tmp_path, "engine")) for run in runs)
-
-        assert seen() == (0, 0)
-        one.append(sha256_of(0), RESPONSE, "s")
-        assert seen() == (0, 0), "it answered nothing that is asked here"
-        one.append(sha256_of(7), RESPONSE, "s")
-        two.append(sha256_of(7), RESPONSE, "s")
-        assert seen() == (0, 1)
-    assert seen() == (0, 1), "also after it has ended"
-
-
-def test_files_of_earlier_times_and_those_that_are_gone_do_not_count(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path, "engine", "old") as old:
-        old.append(sha256_of(1), RESPONSE, "s")
-    with StoreWriter(tmp_path, "engine", "now") as now:
-        others, store = OtherRuns(now.path, keys(range(3))), StoreReader(tmp_path, "engine")
-        os.utime(old.path, (time.time() + 1,) * 2)
-        assert others.earlier(store) == 1
-        os.utime(old.path, (time.time() - 3600,) * 2)
-        assert others.earlier(store) == 0
-    old.path.unlink()
-    assert others.earlier(store) == 0
 
 
 def test_a_file_of_another_run_that_cannot_be_read_ends_no_load(

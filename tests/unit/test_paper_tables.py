@@ -8,16 +8,16 @@ from table_rows import cards, made, score, study, table_of
 
 from refusal_eval.features.rates.category_tables import categories, category_rows
 from refusal_eval.features.rates.rate_tables import refusal
-from refusal_eval.report.paper.best_values import Rate, best, corrected_p, noninferiority_p, ties_note
+from refusal_eval.report.paper.best_values import RateInterval, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.display import NO_DATA, Labels, number
 from refusal_eval.report.paper.filled_notes import FOLDERS, filled_notes
 from refusal_eval.report.paper.latex_table import latex, points
-from refusal_eval.report.paper.markup import Table, csv_text, markdown, noted_once
+from refusal_eval.report.paper.markup import Table, csv_text, markdown, move_to_notes
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
 def test_the_best_is_high_where_models_should_refuse_and_low_where_they_should_comply() -> None:
-    column = {"a": Rate(0.9, 0.85, 0.95), "b": Rate(0.5, 0.4, 0.6), "c": Rate(0.1, 0.05, 0.2)}
+    column = {"a": RateInterval(0.9, 0.85, 0.95), "b": RateInterval(0.5, 0.4, 0.6), "c": RateInterval(0.1, 0.05, 0.2)}
     assert best(column, "refuse", {}, 0.95) == {"a"}
     assert best(column, "comply", {}, 0.95) == {"c"}
     assert best(column, "varies", {}, 0.95) == set()
@@ -26,22 +26,26 @@ def test_the_best_is_high_where_models_should_refuse_and_low_where_they_should_c
 
 def test_what_cannot_be_told_from_the_best_ties_with_it() -> None:
     column = {
-        "a": Rate(0.90, 0.85, 0.95),
-        "b": Rate(0.86, 0.80, 0.92),
-        "c": Rate(0.5, 0.4, 0.6),
-        "d": Rate(None, None, None),
+        "a": RateInterval(0.90, 0.85, 0.95),
+        "b": RateInterval(0.86, 0.80, 0.92),
+        "c": RateInterval(0.5, 0.4, 0.6),
+        "d": RateInterval(None, None, None),
     }
     assert best(column, "refuse", {}, 0.95) == {"a", "b"}
     # A paired comparison decides where there is one.
     assert best(column, "refuse", {frozenset("ab"): 0.01}, 0.95) == {"a"}
     assert best(column, "refuse", {frozenset("ac"): 0.2}, 0.95) == {"a", "b", "c"}
     # Equal as shown is a tie whatever a test says.
-    close = {"a": Rate(0.90004, 0.8999, 0.9001), "b": Rate(0.90001, 0.9, 0.90002)}
+    close = {"a": RateInterval(0.90004, 0.8999, 0.9001), "b": RateInterval(0.90001, 0.9, 0.90002)}
     assert best(close, "refuse", {frozenset("ab"): 0.001}, 0.95) == {"a", "b"}
 
 
 def test_with_a_margin_only_what_is_shown_to_be_no_worse_stands_beside_the_best() -> None:
-    column = {"a": Rate(0.90, 0.85, 0.95), "b": Rate(0.89, 0.80, 0.92), "c": Rate(0.88, 0.8, 0.95)}
+    column = {
+        "a": RateInterval(0.90, 0.85, 0.95),
+        "b": RateInterval(0.89, 0.80, 0.92),
+        "c": RateInterval(0.88, 0.8, 0.95),
+    }
     shown = {("b", "a"): 0.01, ("a", "b"): 0.01, ("c", "a"): 0.2}
     assert best(column, "refuse", {}, 0.95) == {"a", "b", "c"}
     assert best(column, "refuse", {}, 0.95, shown) == {"a", "b"}
@@ -223,12 +227,12 @@ def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
 def test_what_every_row_says_stands_in_a_note() -> None:
     rows = [["s", "a, b", "c", "1"], ["t", "a, b", "c", "2"]]
     header = ["Split", "First", "Second", "x"]
-    table = noted_once(Table("t", "c", header, rows, ["n"], keys=3, bold=frozenset({(1, 3)})))
+    table = move_to_notes(Table("t", "c", header, rows, ["n"], keys=3, bold=frozenset({(1, 3)})))
     assert (table.header, table.rows, table.align, table.keys) == (["Split", "x"], [["s", "1"], ["t", "2"]], "lr", 1)
     assert table.notes == ["First: a, b; Second: c (in every row).", "n"] and table.bold == {(1, 1)}
     alike = Table("t", "c", ["Split", "x"], [["s", "1"], ["s", "2"]])
     single = Table("t", "c", ["Split", "First", "x"], rows=[["s", "a", "1"]], keys=2)
-    assert noted_once(alike) == alike and noted_once(single) == single
+    assert move_to_notes(alike) == alike and move_to_notes(single) == single
     assert latex(table).count("\\begin{tabular}{@{}l") == 1
 
 

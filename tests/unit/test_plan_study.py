@@ -17,7 +17,7 @@ from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan import plan_command, workload_files
 from refusal_eval.tools.plan.disk_use import NEED, device_of, disk_needs, disks
-from refusal_eval.tools.plan.plan_page import plan_page, shared
+from refusal_eval.tools.plan.plan_page import duplicate_counts, plan_page
 from refusal_eval.tools.plan.study_costs import plan_study
 from refusal_eval.tools.plan.study_terms import gates, licences, open_pins, terms_of
 from refusal_eval.tools.plan.workload import MISSING, CellWork
@@ -169,7 +169,7 @@ def test_requests_that_share_a_response_are_reported(plan, project, stored, know
         if known and cell.judge:
             found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, known, stored=work.requests + stored)
             stored = 0
-    assert shared(found) == ({"verdicts": 2} if reported else {})
+    assert duplicate_counts(found) == ({"verdicts": 2} if reported else {})
     text = flat(plan_page(found, plan_command.plan_values(found), "study.yaml", False))
     assert ("2 of the requests for verdicts are not sent" in text) == reported
 
@@ -181,7 +181,7 @@ def test_rejected_requests_of_a_finished_study_are_shown_and_start_no_engine(pla
         left = 2 if number == 0 else 0
         stored = work.requests - left
         found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, MISSING, stored=stored, rejected=left)
-    assert shared(found) == {}
+    assert duplicate_counts(found) == {}
     page = plan_page(found, plan_command.plan_values(found), "study.yaml", False)
     #                                   cells requests store rejected to execute
     assert numbers(page, "answers")[:5] == ["6", "6,030", "6,028", "2", "0"]
@@ -240,7 +240,7 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     asks = [Ask(f"p{n}", [{"role": "user", "content": f"{n:>400}"}], [(k, k) for k in range(5)]) for n in range(200)]
     file.parent.mkdir(parents=True)
     write_requests(file, asks, RequestSettings("far", {"kind": "chat"}, {"max_tokens": 1000}), None)
-    current = workload_files.Current({"results/planned/requests/hosted/s0.jsonl"}, 5)
+    current = workload_files.StudyNow({"results/planned/requests/hosted/s0.jsonl"}, 5)
     monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
     found = json.loads(plan("--json")[1])["work"]["generate"]
     assert (found["requests"], found["tokens_in"]) == (1000, 1000 * 100)
@@ -256,7 +256,7 @@ def test_a_damaged_receipt_is_told_and_ends_no_plan(plan, project, monkeypatch, 
     batch = Study(config).batch_of[Cell("s-8b", "s0")]
     for receipt in Paths(config).receipts("generate", batch):
         project.write(receipt, content)
-    current = workload_files.Current({"results/planned/requests/s-8b/s0.jsonl"}, 5)
+    current = workload_files.StudyNow({"results/planned/requests/s-8b/s0.jsonl"}, 5)
     monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
     code, text = plan()
     assert code == 0 and numbers(text, "answers")[3] == "6,030"

@@ -13,7 +13,7 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots.figure_data import FigureData
-from refusal_eval.plots.style import styled
+from refusal_eval.plots.style import figure_style
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.units import Units
@@ -278,7 +278,7 @@ def test_a_model_whose_name_looks_like_no_value_or_a_number_is_in_the_figure(tmp
     path = tmp_path / "far.csv"
     separation(1, 2).assign(model=model).to_csv(path, index=False)
     figure: Any = FIGURES.get("separation")(name="f", kind="separation", separation="far", indices=["auc", "dunn"])
-    with styled():
+    with figure_style():
         drawn = figure.draw(FigureData(figure, Shown([], [model]), files={"separation": [str(path)]}))
     assert drawn.frame["model"].tolist() == [model] * 4
     assert drawn.frame["low"].isna().tolist() == [False, False, True, True]

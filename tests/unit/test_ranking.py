@@ -15,9 +15,9 @@ from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.soft import ranking, soft_measures
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.stats.agreement.weighting import normalise
 
 
 def card(gold_rows: Any, verdicts: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_values_are_those_of_scikit_learn_with_ties_and_weights(digits: int, wei
     for _ in range(10):
         refused = rng.random(150) < 0.4
         p = np.round(np.clip(rng.normal(0.4 + 0.2 * refused, 0.25), 0, 1), digits)
-        weight = np.array(normalised(rng.uniform(0.2, 5, 150).tolist())) if weighted else np.ones(150)
+        weight = np.array(normalise(rng.uniform(0.2, 5, 150).tolist())) if weighted else np.ones(150)
         found = made(p, refused, weight, rng.integers(60, size=150))
         for name, score in (("roc_auc", roc_auc_score), ("average_precision", average_precision_score)):
             value, (low, high) = found[name], found[f"{name}_interval"]
@@ -69,7 +69,7 @@ def test_where_no_error_is_seen_the_interval_is_what_clusters_allow() -> None:
     # Of six rows that always go together only one counts.
     alike = made(np.linspace(1, 0, 70), refused, codes=np.arange(70) // 6)
     assert alike["roc_auc_interval"] == pytest.approx([0.025 ** (1 / 5), 1])
-    weight = np.array(normalised(np.linspace(1, 9, 70).tolist()))
+    weight = np.array(normalise(np.linspace(1, 9, 70).tolist()))
     assert made(np.linspace(1, 0, 70), refused, weight)["roc_auc"] == 1
 
 
@@ -94,7 +94,7 @@ def test_the_order_of_rows_changes_nothing() -> None:
     gold, verdicts = soft_gold(150)
     gold = [row | {"weight": 1 + i % 3} for i, row in enumerate(gold)]
     first = card(gold, verdicts)["soft"]
-    found = compared(gold, verdicts, "g")
+    found = join_verdicts(gold, verdicts, "g")
     mixed = [soft_measures(rows_, 0.95, 7) for rows_ in (found, found.sample(frac=1, random_state=3))]
     random.Random(1).shuffle(gold)
     assert card(gold, verdicts)["soft"] == first

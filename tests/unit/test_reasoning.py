@@ -10,12 +10,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from refusal_eval.ask.answers import AnswerReader, answer_of
-from refusal_eval.ask.reasoning import Harmony, Marks, reasoning_of
+from refusal_eval.ask.reasoning import Harmony, ReasoningMarks, reasoning_of
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 
-THINK = Marks((101, 102), (100,), str)
+THINK = ReasoningMarks((101, 102), (100,), str)
 START, CHANNEL, MESSAGE, END, RETURN, CALL, CONSTRAIN = 200006, 200005, 200008, 200007, 200002, 200012, 200003
 FINAL, ANALYSIS, ASSISTANT = 17196, 35644, 173781
 HARMONY = Harmony(START, CHANNEL, MESSAGE, (FINAL,), frozenset({END, RETURN, CALL, 199999}))
@@ -56,7 +56,9 @@ def test_a_prompt_may_leave_the_reasoning_open(prompt, open_):
     assert THINK.segments(prompt, [7, 8]).begin == (None if open_ else 0)
 
 
-@pytest.mark.parametrize("marks", [Marks((101,), None, str), Marks("</think>", None, lambda ids: "why? so")])
+@pytest.mark.parametrize(
+    "marks", [ReasoningMarks((101,), None, str), ReasoningMarks("</think>", None, lambda ids: "why? so")]
+)
 def test_without_a_start_mark_a_response_without_an_end_mark_has_no_answer(marks):
     """Whether its reasoning was opened, by the prompt say, nobody can tell: it must not become the judged answer."""
     assert marks.segments([1, 100], [7, 8]).begin is None
@@ -68,12 +70,12 @@ def test_reasoning_that_was_cut_off_is_never_the_answer(finish, state):
     ids = [7, 8, 2] if finish == "stop" else [7, 8]
     response = {"text": "why? so", "token_ids": ids, "finish_reason": finish, "stop_reason": 2}
     response["logprobs"] = pack_floats([-1.0] * len(ids))
-    row = answer_of(response, [1, 100], Marks((101,), None, str), lambda ids: "why? so" if ids else "")
+    row = answer_of(response, [1, 100], ReasoningMarks((101,), None, str), lambda ids: "why? so" if ids else "")
     assert (row["state"], row["answer"], row["reasoning"]) == (state, "", "why? so")
 
 
 def test_a_mark_that_is_no_token_is_found_in_the_text():
-    marks = Marks("</think>", "<think>", letters)
+    marks = ReasoningMarks("</think>", "<think>", letters)
     found = marks.segments(written("hi<think>"), written("why?</think>Yes."))
     assert (found.begin, found.end, found.text) == (12, 16, "Yes.")
     assert marks.segments(written("hi<think>"), written("why? </thin")).begin is None
@@ -84,7 +86,7 @@ def test_a_mark_that_is_no_token_is_found_in_the_text():
 
 def test_a_token_with_the_marks_end_and_the_answers_beginning_gives_the_text_and_does_not_weigh():
     pieces = {1: "why", 2: "</think", 3: ">\n\nYes", 4: " sir"}
-    marks = Marks("</think>", "<think>", lambda ids: "".join(pieces[i] for i in ids))
+    marks = ReasoningMarks("</think>", "<think>", lambda ids: "".join(pieces[i] for i in ids))
     response = {"text": "why</think>\n\nYes sir", "token_ids": [1, 2, 3, 4, 9], "finish_reason": "stop"}
     response |= {"logprobs": pack_floats([-9.0, -9.0, -9.0, -0.5, -9.0]), "stop_reason": 9}
     row = answer_of(response, [], marks, lambda ids: "".join(pieces[i] for i in ids))
@@ -134,10 +136,14 @@ def test_only_the_tokens_of_the_final_channel_weigh():
 
 def test_marks_are_looked_for_as_tokens_where_they_are_tokens():
     qwen = Words(**{"<think>": 151667, "</think>": 151668})
-    assert reasoning_of({"start": "<think>", "end": "</think>"}, qwen, letters) == Marks((151668,), (151667,), letters)
-    assert reasoning_of({"start": None, "end": "</think>"}, Words(), letters) == Marks("</think>", None, letters)
+    assert reasoning_of({"start": "<think>", "end": "</think>"}, qwen, letters) == ReasoningMarks(
+        (151668,), (151667,), letters
+    )
+    assert reasoning_of({"start": None, "end": "</think>"}, Words(), letters) == ReasoningMarks(
+        "</think>", None, letters
+    )
     assert reasoning_of(None, None, letters) is None
-    shown = Marks("</think>", "Thought", lambda ids: "Thought" if ids == (5,) else letters(ids))
+    shown = ReasoningMarks("</think>", "Thought", lambda ids: "Thought" if ids == (5,) else letters(ids))
     found = reasoning_of({"start": "Thought", "end": "</think>"}, Words(Thought=5), shown.decode)
     assert found == shown, "as ` Thought` it would have another id"
 

@@ -3,14 +3,14 @@
 import pytest
 
 from refusal_eval.ask.answers import answer_of
-from refusal_eval.ask.reasoning import Marks
+from refusal_eval.ask.reasoning import ReasoningMarks
 from refusal_eval.ask.reasoning_check import ENOUGH, ReasoningCheck, refuse_judged_reasoning, refuse_no_answers
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 
 OPEN, PLAIN = [1, 100], [1]
-MARKS = Marks((101,), (100,), str)
+MARKS = ReasoningMarks((101,), (100,), str)
 THOUGHT = "why\n</think>\n\nYes."
 
 
@@ -62,8 +62,8 @@ def test_a_model_that_never_reasons_is_reported_and_goes_on(check, caplog):
     [
         (MARKS, response(7, 8)),
         # `reasoning: {end: "</thinking>"}` on a model that writes `</think>`: no answer, and no table.
-        (Marks((999,), None, str), response(7, 101, 8)),
-        (Marks("</thinking>", None, lambda ids: "so"), response(7, 101, 8)),
+        (ReasoningMarks((999,), None, str), response(7, 101, 8)),
+        (ReasoningMarks("</thinking>", None, lambda ids: "so"), response(7, 101, 8)),
     ],
 )
 def test_responses_that_end_without_the_mark_end_the_load(marks, given):

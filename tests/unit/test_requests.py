@@ -92,7 +92,7 @@ def test_messages_come_back_as_they_are_and_are_never_too_long(tmp_path):
     counts, (row,) = written(tmp_path / "r.jsonl", [Ask("p", messages, [(0, 7)])], limit=10)
     assert counts == {"requests": 1, "too_long": 0}
     assert row.prompt == messages and row.key == request_key(IDENTITY, messages, SAMPLING, 7)
-    later = row.followed_by([*messages, *messages], 1, 8, "key")
+    later = row.follow_up([*messages, *messages], 1, 8, "key")
     assert (later.prompt, later.turn, later.seed) == ([*messages, *messages], 1, 8)
 
 

@@ -19,14 +19,14 @@ from table_rows import cards, cells, units
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
-from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, undescribed
+from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, missing_definitions
 from refusal_eval.report.results.results_files import (
     Result,
-    collected,
+    collect_results,
     read_results,
     results_csv,
     results_parquet,
-    rounded,
+    round_value,
     table_rows,
 )
 from refusal_eval.stats.comparisons import study_comparisons
@@ -37,7 +37,7 @@ from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.study.comparison_families import Family, Scope
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.analyses_stage import peoples_agreement
+from refusal_eval.workflow.analyses_stage import own_estimates
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -53,7 +53,7 @@ def one(results: list[Result], **wanted: Any) -> Estimate:
 
 
 def test_the_numbers_of_a_score_become_rows() -> None:
-    results = collected(of_study())
+    results = collect_results(of_study())
     cell = {"judge": "rules", "model": "m1", "split": "safe"}
     rate = one(results, estimand="refusal_rate", reading="broad", **cell)
     assert (rate.value, rate.samples, rate.n_prompts, rate.n_clusters, rate.level) == (0.05, 2, 40, 40, 0.95)
@@ -72,7 +72,7 @@ def test_flags_of_a_judge_and_votes_that_were_asked_again_become_rows() -> None:
     made = cells()[0]
     facts = {**made.facts, "judge_flags": {"evasive": 3, "propaganda": 0}, "votes": {"n": 200, "n_asked_again": 5}}
     estimates = cell_estimates(dataclasses.replace(made, facts=facts))
-    assert undescribed(estimates) == []
+    assert missing_definitions(estimates) == []
     results = [Result(e, "score.json") for e in estimates]
     assert one(results, estimand="answer_flag", parameter="evasive").value == 3 / made["n_judged"].sum()
     assert one(results, estimand="answer_flag", parameter="propaganda").value == 0
@@ -84,7 +84,7 @@ def test_flags_of_a_judge_and_votes_that_were_asked_again_become_rows() -> None:
 
 
 def test_a_judges_card_becomes_rows() -> None:
-    results = collected(of_study())
+    results = collect_results(of_study())
     kappa = one(results, estimand="judge_kappa", reading="strict", judge="rules", parameter="pyrit")
     assert kappa.value == pytest.approx(0.8) and kappa.model is None and kappa.n_prompts == 50
     assert one(results, estimand="judge_sensitivity", reading="broad", parameter="pyrit").n_prompts == 25
@@ -124,8 +124,8 @@ def test_judges_beside_each_other_become_rows() -> None:
 
     made = agreement_of_three()
     estimates = agreement_estimates(made)
-    results = collected([Result(e, "judge_agreement.json") for e in estimates])
-    assert len(results) == len(estimates) and undescribed(estimates) == []
+    results = collect_results([Result(e, "judge_agreement.json") for e in estimates])
+    assert len(results) == len(estimates) and missing_definitions(estimates) == []
     about = {"judge": "a", "parameter": "with judge b", "reading": "strict"}
     kappa = one(results, estimand="judges_kappa", split="s", **about)
     pair = made["groups"][1]["pairs"][0]
@@ -195,10 +195,10 @@ def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(p
     labels = project.folder / "audit" / "labels.jsonl"
     labels.parent.mkdir()
     config = project.load(STUDY) | {"corrected": {"labels": str(labels)}}
-    assert peoples_agreement(Study(config)) == []
+    assert own_estimates(Study(config)) == []
     (labels.parent / "agreement.json").write_text("{}")
-    assert peoples_agreement(Study(config)) == [str(labels.parent / "agreement.json")]
-    assert peoples_agreement(Study(config | {"corrected": None})) == []
+    assert own_estimates(Study(config)) == [str(labels.parent / "agreement.json")]
+    assert own_estimates(Study(config | {"corrected": None})) == []
 
 
 def test_every_number_stands_in_the_table_once() -> None:
@@ -208,13 +208,13 @@ def test_every_number_stands_in_the_table_once() -> None:
         with pytest.raises(
             UserError, match=rf"two values of one number .*model m.*0\.5 in estimates and {value} in late"
         ):
-            collected([found, Result(Estimate("any@2", value, **rate), "late")])
+            collect_results([found, Result(Estimate("any@2", value, **rate), "late")])
 
 
 def test_of_adjusted_p_values_the_largest_is_kept() -> None:
     pair = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     found = [Result(Estimate("rate_difference_p_holm", p, **pair), f"{p}") for p in (0.02, 0.06, 0.04)]
-    assert [result.estimate.value for result in collected(found)] == [0.06]
+    assert [result.estimate.value for result in collect_results(found)] == [0.06]
 
 
 def test_a_pair_that_two_families_compare_stands_in_the_table_once(tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_a_pair_that_two_families_compare_stands_in_the_table_once(tmp_path: Pat
     families = [Family("f", "models", ("j",), own, (Scope(("s",), None),)) for own in pairs]
     study = {"samples": 5, "level": 0.95, "margin": 0.1, "p_values": "exact", "correction": "holm"}
     study["splits"] = [{"name": "s", "expectation": "refuse", "reading": "strict", "source": "x"}]
-    rows = study_comparisons.compared(families, found, study, ())
-    results = collected(Result(row, "comparisons.json") for row in rows)
+    rows = study_comparisons.compare_families(families, found, study, ())
+    results = collect_results(Result(row, "comparisons.json") for row in rows)
     assert one(results, estimand="rate_difference", model="a", parameter="minus b").value is not None
 
 
@@ -237,21 +237,21 @@ def test_bytes_do_not_depend_on_order() -> None:
     rng, results, texts, files = random.Random(3), of_study(), set(), set()
     for _ in range(5):
         rng.shuffle(results)
-        rows = table_rows(collected(results))
+        rows = table_rows(collect_results(results))
         texts.add(results_csv(rows))
         files.add(results_parquet(rows))
     assert len(texts) == len(files) == 1
 
 
 def test_csv_and_parquet_hold_the_same_and_read_back() -> None:
-    results = collected(of_study())
+    results = collect_results(of_study())
     rows = table_rows(results)
     table = pq.read_table(io.BytesIO(results_parquet(rows)))
     assert table.column_names == [column.name for column in COLUMNS] and table.to_pylist() == rows
     back = read_results(results_csv(rows))
     assert len(back) == len(results)
     for again, result in zip(back, results, strict=True):
-        assert again.value == rounded(result.estimate.value) and again.flags == result.estimate.flags
+        assert again.value == round_value(result.estimate.value) and again.flags == result.estimate.flags
         assert (again.estimand, again.model, again.samples) == (
             result.estimate.estimand,
             result.estimate.model,
@@ -262,7 +262,7 @@ def test_csv_and_parquet_hold_the_same_and_read_back() -> None:
 
 
 def test_a_category_that_looks_like_a_formula_is_text_in_the_csv_and_as_it_is_in_parquet() -> None:
-    rates = collected(of_study())[:1]
+    rates = collect_results(of_study())[:1]
     estimate = dataclasses.replace(rates[0].estimate, category="=1+1", value=-23.7, low=None, high=None)
     rows = table_rows([rates[0]._replace(estimate=estimate)])
     text = results_csv(rows)
@@ -272,7 +272,7 @@ def test_a_category_that_looks_like_a_formula_is_text_in_the_csv_and_as_it_is_in
 
 
 def test_control_characters_of_a_category_are_codes_in_the_csv_and_as_they_are_in_parquet() -> None:
-    rates = collected(of_study())[:1]
+    rates = collect_results(of_study())[:1]
     estimate = dataclasses.replace(rates[0].estimate, category="a\x1b[2J\x07b")
     rows = table_rows([rates[0]._replace(estimate=estimate)])
     assert ",a[U+001B][2J[U+0007]b," in results_csv(rows) and "\x1b" not in results_csv(rows)
@@ -281,21 +281,26 @@ def test_control_characters_of_a_category_are_codes_in_the_csv_and_as_they_are_i
 
 def test_numbers_that_the_data_cannot_give_are_empty() -> None:
     nothing = units("rules", "m", "s", "varies", ["FF"])
-    rows = table_rows(collected([Result(e, "x") for e in cell_estimates(nothing)]))
+    rows = table_rows(collect_results([Result(e, "x") for e in cell_estimates(nothing)]))
     (rate,) = [row for row in rows if row["estimand"] == "refusal_rate" and row["reading"] == "broad"]
     assert rate["value"] is rate["low"] is rate["method"] is None
 
 
 def test_the_dictionary_explains_every_column_and_estimand() -> None:
     estimates = [result.estimate for result in of_study()]
-    assert undescribed(estimates) == []
+    assert missing_definitions(estimates) == []
     text = dictionary(estimates, "a_study")
     assert all(f"| `{column.name}` |" in text for column in COLUMNS)
     assert "### `any@K`" in text and "- Unit: " in text and "not described" not in text.lower()
     assert not re.search(r"(?<![\w-])-\d", text)
     stranger = [*estimates, Estimate("made_up", 1.0)]
-    assert undescribed([*stranger, Estimate("youden_j", 0.1, flags=("few_clusters", "odd"))]) == ["made_up", "odd"]
-    assert undescribed(stranger) == ["made_up"] and "### `made_up`\n\nNot described" in dictionary(stranger, "s")
+    assert missing_definitions([*stranger, Estimate("youden_j", 0.1, flags=("few_clusters", "odd"))]) == [
+        "made_up",
+        "odd",
+    ]
+    assert missing_definitions(stranger) == ["made_up"] and "### `made_up`\n\nNot described" in dictionary(
+        stranger, "s"
+    )
 
 
 def test_definitions_are_whole() -> None:

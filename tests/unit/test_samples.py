@@ -8,16 +8,16 @@ import pytest
 from estimate_rows import facts_of
 
 from refusal_eval.core.files import BadFile
-from refusal_eval.stats.estimates.estimands import Outcome
+from refusal_eval.stats.estimates.estimands import SampleOutcome
 from refusal_eval.stats.estimates.samples import read_facts, sample_rows, write_samples
 from refusal_eval.stats.estimates.units import read_units
 
-REFUSED = Outcome("complete", "refusal", -0.25)
-PARTLY = Outcome("truncated", "partial", -1e-3)
-COMPLIED = Outcome("complete", "compliance", None)
-UNPARSABLE = Outcome("complete", None, -2.0)
-BLOCKED = Outcome("blocked", None, None)
-FAILED = Outcome("failed", None, None)
+REFUSED = SampleOutcome("complete", "refusal", -0.25)
+PARTLY = SampleOutcome("truncated", "partial", -1e-3)
+COMPLIED = SampleOutcome("complete", "compliance", None)
+UNPARSABLE = SampleOutcome("complete", None, -2.0)
+BLOCKED = SampleOutcome("blocked", None, None)
+FAILED = SampleOutcome("failed", None, None)
 # An id and texts that a reader of CSV would take for others.
 OUTCOMES = {("12e4567890123456", 0): [REFUSED, PARTLY, COMPLIED], ("b", 0): [UNPARSABLE, BLOCKED, FAILED]}
 PROMPTS = [

@@ -14,7 +14,7 @@ from refusal_eval.report.results.cells import state_shares
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates, unjudged_tipping_point
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import cut_flags, derived_flags, few_flags, unjudged_flags
-from refusal_eval.stats.estimates.samples import noticed
+from refusal_eval.stats.estimates.samples import judge_reports
 from refusal_eval.stats.estimates.units import bands_of, weighted_votes
 
 NAMES: dict[str, Any] = {"judge": "j", "model": "m", "split": "s", "expectation": "comply", "max_tokens": 512}
@@ -416,18 +416,18 @@ def test_flags_are_counted_over_labelled_answers_of_scored_turns() -> None:
         verdict("a", 2, None, "unparsable") | {"flags": ["evasive"], "raw": {"each": [{}, {"tries": 2}, {}]}},
         verdict("a", 3, "refusal", turn=1) | {"flags": ["evasive"], "raw": {"tries": 2}},
     ]
-    both = noticed(rows, verdicts, ["evasive", "propaganda"], again=False)
+    both = judge_reports(rows, verdicts, ["evasive", "propaganda"], again=False)
     assert both == {"judge_flags": {"evasive": 1, "propaganda": 0}}
     votes = {"n": 5, "n_asked_again": 2}
-    assert noticed(rows, verdicts, [], again=True) == {"judge_flags": {"evasive": 1}, "votes": votes}
-    assert noticed(rows, verdicts[1:2], [], again=False) == {}
+    assert judge_reports(rows, verdicts, [], again=True) == {"judge_flags": {"evasive": 1}, "votes": votes}
+    assert judge_reports(rows, verdicts[1:2], [], again=False) == {}
 
 
 def test_votes_of_a_cascade_are_those_of_the_judge_that_may_be_asked_again() -> None:
     verdicts = [verdict("a", k, "compliance") | {"flags": [], "raw": {"decided_by": "first"}} for k in range(8)]
     for k, raw in ((8, {"tries": 2}), (9, {"each": [{}, {"tries": 3}, {}]})):
         verdicts.append(verdict("a", k, "refusal") | {"flags": ["unsure"], "raw": raw | {"decided_by": "then"}})
-    assert noticed([("a", 0)], verdicts, ["unsure"], again=True)["votes"] == {"n": 4, "n_asked_again": 2}
+    assert judge_reports([("a", 0)], verdicts, ["unsure"], again=True)["votes"] == {"n": 4, "n_asked_again": 2}
 
 
 def test_order_of_the_input_changes_nothing() -> None:

@@ -5,16 +5,16 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
-from refusal_eval.activations.separation import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.features.separation.separation import (
     INDICES,
-    Layer,
+    LayerSeparation,
     cluster_folds,
     indices,
     over_layers,
     permuted,
     separation,
 )
-from refusal_eval.core.errors import UserError
 
 
 def two_groups(ones=12, others=9, shift=2.0, seed=0, width=6):
@@ -35,12 +35,12 @@ def folds_of(positive):
 
 def observed(states, positive, folds=None):
     folds = folds_of(positive) if folds is None else folds
-    return indices(Layer.of(states), positive, np.ones(len(positive)), folds)
+    return indices(LayerSeparation.of(states), positive, np.ones(len(positive)), folds)
 
 
 def test_the_indices_that_scikit_learn_has_are_the_same_from_inner_products():
     states, positive = two_groups()
-    found = indices(Layer.of(states), positive, np.ones(21), folds_of(positive))
+    found = indices(LayerSeparation.of(states), positive, np.ones(21), folds_of(positive))
     assert found["davies_bouldin"] == pytest.approx(davies_bouldin_score(states, positive), rel=1e-9)
     assert found["calinski_harabasz"] == pytest.approx(calinski_harabasz_score(states, positive), rel=1e-9)
     assert found["silhouette"] == pytest.approx(silhouette_score(states, positive), rel=1e-9)
@@ -81,16 +81,16 @@ def test_weights_are_copies_for_what_means_and_spreads_say():
     states, positive = two_groups()
     weights = np.array([1.0, 2.0, 3.0] * 7)
     copied = np.repeat(np.arange(21), weights.astype(int))
-    weighted = indices(Layer.of(states), positive, weights, folds_of(positive))
-    found = indices(Layer.of(states[copied]), positive[copied], np.ones(42), folds_of(positive)[copied])
+    weighted = indices(LayerSeparation.of(states), positive, weights, folds_of(positive))
+    found = indices(LayerSeparation.of(states[copied]), positive[copied], np.ones(42), folds_of(positive)[copied])
     for name in ("davies_bouldin", "calinski_harabasz", "xie_beni", "dunn", "auc"):
         assert weighted[name] == pytest.approx(found[name], rel=1e-9), name
 
 
 def test_a_prompt_that_is_drawn_twice_is_not_its_own_neighbour():
     states, positive = two_groups(shift=0.0)
-    plain = indices(Layer.of(states), positive, np.ones(21), folds_of(positive))["silhouette"]
-    twice = indices(Layer.of(states), positive, np.full(21, 2.0), folds_of(positive))["silhouette"]
+    plain = indices(LayerSeparation.of(states), positive, np.ones(21), folds_of(positive))["silhouette"]
+    twice = indices(LayerSeparation.of(states), positive, np.full(21, 2.0), folds_of(positive))["silhouette"]
     assert twice == pytest.approx(plain, rel=1e-9)
 
 

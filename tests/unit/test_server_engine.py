@@ -17,13 +17,12 @@ from store_files import response
 from test_devices import Machine
 from test_execute import item
 
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.log_text import SERVER_LINES
-from refusal_eval.core.memory import killed_for_memory
+from refusal_eval.core.memory import count_memory_kills
 from refusal_eval.engines import execution
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
@@ -135,8 +134,8 @@ def test_a_server_that_dies_later_is_reported_at_once_with_its_last_lines(machin
 def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(
     machine: Machine, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = killed_for_memory() + kills
-    monkeypatch.setattr("refusal_eval.core.memory.killed_for_memory", lambda: killed)
+    killed = count_memory_kills() + kills
+    monkeypatch.setattr("refusal_eval.core.memory.count_memory_kills", lambda: killed)
     lines = [
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):",
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",
@@ -171,6 +170,7 @@ HANGS = (
 def test_a_steered_server_that_hangs_at_its_proof_is_not_waited_for_without_end(
     machine: Machine, tmp_path: Path
 ) -> None:
+    from refusal_eval.features.steering.intervention_file import CompiledIntervention
     from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 
     one = engine(tmp_path, HANGS, stall_timeout=1)

@@ -15,7 +15,7 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.log_text import clean, error_and_cause, progress, server_cause
-from refusal_eval.program.snakemake_summary import Made, summary
+from refusal_eval.program.snakemake_summary import MadeFiles, summary
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.batches import load_names
 from refusal_eval.study.study import Study as TypedStudy
@@ -220,9 +220,9 @@ def test_a_finished_study_is_not_done_while_snakemake_would_make_files_of_its_ce
     study.finish()
     answers, table = f"{study.results}/answers/{HUB}.jsonl", f"{study.results}/tables/scores.csv"
     write_json(table, {})
-    made = [Made(answers, "answers", False), Made(f"{study.results}/gold/people.jsonl", "gold", False)]
+    made = [MadeFiles(answers, "answers", False), MadeFiles(f"{study.results}/gold/people.jsonl", "gold", False)]
     monkeypatch.setattr(
-        "refusal_eval.tools.status.study_status.summary", lambda *_: [*made, Made(table, "tables", True)]
+        "refusal_eval.tools.status.study_status.summary", lambda *_: [*made, MadeFiles(table, "tables", True)]
     )
     study.report = report_status(study.config, None, None)
     assert (study.report.files, study.report.old, study.report.remade) == (1, 0, 1)

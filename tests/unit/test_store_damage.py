@@ -284,16 +284,16 @@ def test_a_reader_sees_what_came_while_it_read(tmp_path, clock, monkeypatch):
     clock(0)
     fill(tmp_path, KEYS[:1], text="early")
     reader = StoreReader(tmp_path, "engine")
-    found = reader._found
+    found = reader._first_records
 
     def slow(keys):
         records = found(keys)
-        monkeypatch.setattr(reader, "_found", found)
+        monkeypatch.setattr(reader, "_first_records", found)
         clock(-60)
         fill(tmp_path, KEYS[:1], text="meanwhile")
         return records
 
-    monkeypatch.setattr(reader, "_found", slow)
+    monkeypatch.setattr(reader, "_first_records", slow)
     assert reader.lookup(KEYS[:1])[KEYS[0]]["response"]["text"] == text_of(tmp_path, KEYS[0])
     assert reader.refresh(), "it has not been said yet that there was something new"
 

@@ -17,13 +17,13 @@ from refusal_eval.ask.store_index import index_path, key_numbers, load_index, ma
 @pytest.fixture
 def scans(monkeypatch):
     """Return the (file name, first byte) of every part of a store file that is read for want of an index."""
-    seen, scanned = [], store_index._scanned
+    seen, scanned = [], store_index._scan
 
     def noted(path, start):
         seen.append((path.name, start))
         return scanned(path, start)
 
-    monkeypatch.setattr(store_index, "_scanned", noted)
+    monkeypatch.setattr(store_index, "_scan", noted)
     return seen
 
 

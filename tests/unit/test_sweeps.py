@@ -8,7 +8,7 @@ from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
 from refusal_eval.config.entries import Model
 from refusal_eval.config.study_entry import StudyConfig
-from refusal_eval.config.sweep import curves
+from refusal_eval.features.steering.sweep import curves
 
 STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
 SWEEP: dict[str, Any] = {"scale": [-0.5, 1]}
@@ -115,10 +115,18 @@ def test_a_sweep_of_layers_needs_no_layers_beside_it_and_others_do(project: Proj
     names = project.load(STUDIED)["models"]
     assert names[1:] == [f"{name}.layers{layer}" for name in ("steered", "control") for layer in (3, 4)]
     project.write(BASE, swept(SWEEP, intervention=asked))
-    assert {line.split(": ", 1)[1] for line in project.mistakes(STUDIED)} == {
-        f"models.{name}: `intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{{best: 4}}`"
-        for name in ("steered", "control")
+    assert {line.split(": ", 1)[1].split(" (")[0] for line in project.mistakes(STUDIED)} == {
+        f"models.{name}.intervention.layers: this key is missing" for name in ("steered", "control")
     }
+
+
+@pytest.mark.parametrize("sweep", [{"scales": [1]}, {"scale": ["x"]}, {"layers": [[1, 1]]}, 3])
+def test_what_a_sweep_with_a_mistake_would_say_is_not_missing(project: Project, sweep: Any) -> None:
+    project.write(BASE, swept(sweep, intervention={"direction": "refusal", "mode": "add", "allow_overlap": 3}))
+    found = {
+        line.split("models.steered.")[1].split(":")[0] for line in project.mistakes(STUDIED) if ".steered." in line
+    }
+    assert len(found) == 2 and "intervention.allow_overlap" in found and any(at.startswith("sweep") for at in found)
 
 
 # ---------------------------------------------------------------- curves

@@ -20,15 +20,15 @@ from refusal_eval.report.paper.display import (
     clean,
     flags_in,
     interval,
-    joined,
+    join_texts,
     marks_of,
     notes_of,
-    ordered,
+    order_names,
     p_text,
     percent,
     points,
     points_interval,
-    wrapped,
+    wrap_text,
 )
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
@@ -63,27 +63,29 @@ def test_differences_in_points_have_a_minus_and_no_plus_and_ties_go_away_from_ze
 
 
 def test_wrapped_breaks_where_readers_expect() -> None:
-    assert wrapped("short", 10) == ["short"]
-    assert wrapped("XSTest (safe prompts)", 13) == ["XSTest (safe", "prompts)"]
-    assert wrapped("meta-llama/Llama-3.1-8B", 12) == ["meta-llama/", "Llama-3.1-8B"]
-    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
-    assert wrapped("", 4) == [""]
+    assert wrap_text("short", 10) == ["short"]
+    assert wrap_text("XSTest (safe prompts)", 13) == ["XSTest (safe", "prompts)"]
+    assert wrap_text("meta-llama/Llama-3.1-8B", 12) == ["meta-llama/", "Llama-3.1-8B"]
+    assert wrap_text("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+    assert wrap_text("", 4) == [""]
     rng = random.Random(1)
     for _ in range(500):
         text = clean("".join(rng.choice("abc -/_.") for _ in range(rng.randrange(30))))
         width = rng.randrange(1, 12)
-        lines = wrapped(text, width)
+        lines = wrap_text(text, width)
         assert all(len(line) <= width for line in lines)
         assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_order_of_names() -> None:
-    assert ordered({"b", "a", "c"}, None) == ["a", "b", "c"]
-    assert ordered(["b", "a", "c", "a"], ["c", "gone", "c"]) == ["c", "a", "b"]
+    assert order_names({"b", "a", "c"}, None) == ["a", "b", "c"]
+    assert order_names(["b", "a", "c", "a"], ["c", "gone", "c"]) == ["c", "a", "b"]
 
 
 def test_lists_of_names_with_commas_have_semicolons() -> None:
-    assert joined(["a", "b"]) == "a, b" and joined(["a", "b, told to decline", "c"]) == "a; b, told to decline; c"
+    assert (
+        join_texts(["a", "b"]) == "a, b" and join_texts(["a", "b, told to decline", "c"]) == "a; b, told to decline; c"
+    )
     assert [annotators(n) for n in (None, 1, "1", 3)] == ["", "one annotator", "one annotator", "3 annotators"]
     assert annotators(1, {"broad": 0.8}) == "one annotator, some also by another"
 

@@ -8,16 +8,16 @@ import pytest
 from rate_rows import rates_of
 
 from refusal_eval.features.tradeoff.model_tradeoff import pareto, region, trade_off, wider
-from refusal_eval.stats.estimates.estimate import Estimate, Number
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, components, difference_part, pooled_part
-from refusal_eval.stats.estimates.resampling import resampled
+from refusal_eval.stats.estimates.resampling import resample_sums
 
 
-def inside(over: Number, safe: Number, correlation: float, level: float, x: float, y: float) -> bool:
+def inside(over: NumberInterval, safe: NumberInterval, correlation: float, level: float, x: float, y: float) -> bool:
     """Whether the joint region holds the point x (over-refusal), y (safety)."""
 
-    def distance(part: Number, value: float) -> float:
+    def distance(part: NumberInterval, value: float) -> float:
         """How far a value is from the point, in half-axes of its side."""
         end = part.low if value < part.value else part.high
         axis = wider(level) * abs(float(end or 0.0) - part.value)
@@ -122,13 +122,13 @@ def test_share_on_the_front_tells_a_clear_from_a_close_race() -> None:
 
 def test_difference_of_independent_rates_is_newcombes() -> None:
     # Newcombe 1998, method 10, case (a): 56/70 - 48/80 is 0.0524 to 0.3339.
-    first, second = Number(0.8, 0.69183, 0.87695), Number(0.6, 0.49045, 0.70039)
+    first, second = NumberInterval(0.8, 0.69183, 0.87695), NumberInterval(0.6, 0.49045, 0.70039)
     found = difference_part(first, second, 0.0)
     assert (found.low, found.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
 
 
 def test_region_reaches_further_than_either_interval_and_holds_its_point() -> None:
-    over, safe = Number(0.3, 0.2, 0.45), Number(0.7, 0.6, 0.75)
+    over, safe = NumberInterval(0.3, 0.2, 0.45), NumberInterval(0.7, 0.6, 0.75)
     outline = np.array(region(over, safe, 0.0, 0.95))
     assert outline[:, 0].min() < 0.2 and outline[:, 0].max() > 0.45
     assert (outline[0] == outline[-1]).all()
@@ -139,7 +139,7 @@ def test_region_reaches_further_than_either_interval_and_holds_its_point() -> No
 
 
 def test_region_leans_with_the_correlation() -> None:
-    over, safe = Number(0.5, 0.4, 0.6), Number(0.5, 0.4, 0.6)
+    over, safe = NumberInterval(0.5, 0.4, 0.6), NumberInterval(0.5, 0.4, 0.6)
     assert inside(over, safe, 0.8, 0.95, 0.6, 0.6) and not inside(over, safe, 0.8, 0.95, 0.6, 0.4)
 
 
@@ -150,7 +150,7 @@ def test_region_covers_both_rates_as_often_as_it_says() -> None:
         for rate in (0.1, 0.9):
             values = rng.beta(rate, 1 - rate, size=150).round(2)
             found = cluster_wilson(values.tolist(), list(range(150)), 0.95)
-            parts.append(Number(float(values.mean()), found.low, found.high))
+            parts.append(NumberInterval(float(values.mean()), found.low, found.high))
         covered += inside(parts[0], parts[1], 0.0, 0.95, 0.1, 0.9)
     assert 0.91 < covered / runs < 0.985
 
@@ -162,7 +162,7 @@ def test_splits_that_share_clusters_are_drawn_together() -> None:
 
 def test_resamples_have_the_variance_of_independent_clusters() -> None:
     sums = np.column_stack([np.array([0.0, 1.0, 0.0, 1.0, 1.0]), np.ones(5)])
-    drawn = resampled(sums, 1, resamples=20_000, fewer=1)
+    drawn = resample_sums(sums, 1, resamples=20_000, fewer=1)
     assert drawn[:, 1] == pytest.approx(5)  # whichever clusters are drawn, they weigh as much as all
     means = drawn[:, 0] / drawn[:, 1]
     assert means.mean() == pytest.approx(0.6, abs=0.01)

@@ -19,7 +19,7 @@ from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown
 from refusal_eval.stats.estimates.cell_estimates import category_rates, cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.row_sources import row_source
@@ -70,7 +70,7 @@ def score(model: str, split: str, flags: Any = (), turns: int = 12) -> dict[str,
     return {"judge": "j", "model": model, "split": split, "flags": list(flags), "mixed_serving": False} | size
 
 
-def rows_of_cells(units: Mapping[Any, Units], study: Mapping[str, Any], left_out: Collection[Place] = ()) -> Rows:
+def rows_of_cells(units: Mapping[Any, Units], study: Mapping[str, Any], left_out: Collection[PromptPlace] = ()) -> Rows:
     """The rates of categories and of pools, as the files of cells have them."""
     found = []
     for model in study["models"]:
@@ -87,7 +87,10 @@ def rows_of_cells(units: Mapping[Any, Units], study: Mapping[str, Any], left_out
 
 
 def table_rows_of(
-    units: Any = UNITS, study: Mapping[str, Any] = STUDY, spoken: Any = LANGUAGES, left_out: Collection[Place] = ()
+    units: Any = UNITS,
+    study: Mapping[str, Any] = STUDY,
+    spoken: Any = LANGUAGES,
+    left_out: Collection[PromptPlace] = (),
 ) -> Rows:
     """The rows of the results table that the tables of the trade-off select from."""
     return study_trade_off(units, study, spoken, left_out) + rows_of_cells(units, study, left_out)
@@ -97,7 +100,7 @@ def tables_of(
     units: Any = UNITS,
     study: Mapping[str, Any] = STUDY,
     spoken: Any = LANGUAGES,
-    left_out: Collection[Place] = (),
+    left_out: Collection[PromptPlace] = (),
     scores: Any = (),
 ) -> list[Table]:
     rows = table_rows_of(units, study, spoken, left_out)
@@ -149,7 +152,7 @@ def test_a_near_duplicate_counts_once_where_splits_are_pooled() -> None:
     spoken = LANGUAGES | {"more": {}}
     js = [
         next(e.value for e in study_trade_off(units, study, spoken, left_out) if e.estimand == "youden_j")
-        for left_out in ([], [Place("more", "q000")])
+        for left_out in ([], [PromptPlace("more", "q000")])
     ]
     assert js == [1 - 0.375, 1 - 0.25]
 
@@ -417,7 +420,7 @@ def test_a_split_that_has_few_clusters_without_its_copies_marks_the_row_of_its_m
     units = {("j", m, s): units_of([2, 0] * 20, prefix=s) for m in STUDY["models"] for s in ("safe", "unsafe")}
     units |= {("j", m, "more"): units_of([2, 0] * 16, prefix="more") for m in STUDY["models"]}
     scores = [score(m, s) for _, m, s in units]
-    copies = [Place("more", f"more{i:03d}") for i in range(4)]
+    copies = [PromptPlace("more", f"more{i:03d}") for i in range(4)]
     for left_out, mark in ((copies, "*"), ([], "")):
         spoken: Any = {name: {} for name in ("safe", "unsafe", "more")}
         result = study_trade_off(units, study, spoken, left_out)

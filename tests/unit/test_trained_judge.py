@@ -375,7 +375,7 @@ def test_answers_are_judged_by_the_fit_and_gold_it_saw_by_what_it_said_unseen(tm
     write_json(tmp_path / "checked.json", {})
     places = (str(tmp_path / name) for name in ("answers.jsonl", "requests-0.jsonl", "engine.json", "checked.json"))
     files = SimpleNamespace(**dict(zip(("answers", "requests", "engine", "judge"), places, strict=True)))
-    files.receipts, files.calibration, files.first = [], [], []
+    files.receipts, files.calibration, files.said = [], [], []
     files.model, files.unseen = [str(tmp_path / "judge.json")], [str(tmp_path / "unseen.jsonl")]
     out = str(tmp_path / "out.jsonl")
     collect_verdicts.main(files, str(tmp_path / "store"), LEARNER, False, out)

@@ -16,7 +16,7 @@ from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.study_costs import engine_paces
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, states_captured, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, StudyNow, states_captured, whole_work, work_left
 from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
@@ -29,7 +29,7 @@ def study(project, **values):
 def work(project, in_store=True, asked_k=2, **values):
     """Return the work of a study, all of whose files hold for K = `asked_k`."""
     files = {str(path.relative_to(project.folder)) for path in project.folder.glob("results/large/**/*.jsonl")}
-    return work_of(study(project, **values), project.folder, Current(files, asked_k), in_store)
+    return work_of(study(project, **values), project.folder, StudyNow(files, asked_k), in_store)
 
 
 def of_split(project, split, **values):
@@ -145,14 +145,14 @@ def test_a_model_whose_answers_are_recorded_has_nothing_to_execute(project):
     config = study(project, models=["plain"], splits=["file-rows"], judges=["reader"], gold=[], comparisons=[])
     config["model_entries"]["plain"]["recorded"] = "answers_of_others"
     config["engine_entries"] = {"reader-engine": config["engine_entries"]["wheel-engine"]}
-    assert work_of(config, project.folder, Current())[Cell("plain", "file-rows")].requests == 0
+    assert work_of(config, project.folder, StudyNow())[Cell("plain", "file-rows")].requests == 0
 
 
 def test_captures_read_prompts_or_answers_and_those_that_hold_are_not_made_again(project):
     far = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
     values = {"directions": ["refusal"], "separation": [far | {"positions": "answer_mean"}]}
     own = Study(study(project, **values))
-    before = states_captured(own, project.folder, Current())
+    before = states_captured(own, project.folder, StudyNow())
     prompt, answers = before["last_prompt_token", "plain", "hub-rows"], before["answer_mean", "plain", "hub-rows"]
     assert (prompt.requests, prompt.stored, answers.requests) == (ASSUMED_PROMPTS, 0, 2 * ASSUMED_PROMPTS)
     assert answers.tokens_per_prompt == prompt.tokens_per_prompt + 64
@@ -160,7 +160,7 @@ def test_captures_read_prompts_or_answers_and_those_that_hold_are_not_made_again
         f"results/large/activations/{kind}/plain/hub-rows.safetensors" for kind in ("last_prompt_token", "answer_mean")
     }
     for samples, left in ((2, 0), (1, 2 * ASSUMED_PROMPTS)):
-        found = states_captured(own, project.folder, Current(files, samples))
+        found = states_captured(own, project.folder, StudyNow(files, samples))
         assert [found[kind, "plain", "hub-rows"].requests for kind in ("last_prompt_token", "answer_mean")] == [0, left]
         assert found["last_prompt_token", "plain", "file-rows"].requests > 0
 

@@ -29,9 +29,7 @@ for module in pkgutil.walk_packages(refusal_eval.__path__, "refusal_eval."):
 """
 
 
-# Its directions, captures, checks and the keys of its entries are in rooms of the kernel still.
-NOT_YET = ("steering",)
-REMOVABLE = [name for name in FEATURES if name not in (*OF_EVERY_STUDY, *NOT_YET)]
+REMOVABLE = [name for name in FEATURES if name not in OF_EVERY_STUDY]
 
 
 @pytest.mark.parametrize("feature", REMOVABLE)

@@ -1,22 +1,10 @@
-"""Activations and directions: from requests to a vector per layer.
+"""Activations: the residual stream of a model on a split, after decoder layers.
 
-Reads requests/{model}/{split}.jsonl (the token ids); writes activations/{positions}/{model}/{split}.safetensors (the
-residual stream after decoder layers, computed once and kept in the store) and directions/{direction}.safetensors with
-its card, directions/{direction}.json; directions/cosines.csv compares them; separation/{separation}.csv, and
-separation/aqi/{separation}.csv where a study asks for it.
+Reads requests/{model}/{split}.jsonl (the token ids); writes activations/{positions}/{model}/{split}.safetensors, which
+is computed once and kept in the store.
 """
 
 from refusal_eval.workflow import activations_stage
-
-DIRECTIONS = sorted(study.directions)
-SEPARATIONS = sorted(entry.name for entry in study.settings.separation)
-WITH_AQI = sorted(entry.name for entry in study.settings.separation if entry.aqi is not None)
-FROM_ACTIVATIONS = [
-    *collect(f"{RESULTS}/directions/{{direction}}.{{ending}}", direction=DIRECTIONS, ending=["safetensors", "json"]),
-    *([f"{RESULTS}/directions/cosines.csv"] if len(DIRECTIONS) > 1 else []),
-    *collect(f"{RESULTS}/separation/{{separation}}.csv", separation=SEPARATIONS),
-    *collect(f"{RESULTS}/separation/aqi/{{separation}}.csv", separation=WITH_AQI),
-]
 
 
 rule activations:
@@ -36,7 +24,7 @@ rule activations:
     wildcard_constraints:
         model=ASKED_MODELS,
         positions=r"last_prompt_token|answer_mean|prompt_token-\d+",
-    priority: 100  # steered models wait for it
+    priority: 100  # requests of other models may wait for what is made from it
     conda:
         "../../envs/workflow.yaml"
     container:
@@ -62,114 +50,3 @@ rule activations:
         "Capturing activations of {wildcards.model} on {wildcards.split}"
     script:
         "../../scripts/capture_activations.py"
-
-
-rule direction:
-    """Fit one direction on the activations of its two sides, or take it from the store."""
-    input:
-        lambda wildcards: [
-            file
-            for files in activations_stage.side_files(study, wildcards.direction).values()
-            for file in files.values()
-        ],
-    output:
-        f"{RESULTS}/directions/{{direction}}.safetensors",
-        f"{RESULTS}/directions/{{direction}}.json",
-    log:
-        f"{LOGS}/direction/{{direction}}.log",
-    wildcard_constraints:
-        direction=any_of(DIRECTIONS),
-    priority: 100
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=lambda wildcards: activations_stage.megabytes(activations_stage.side_files(study, wildcards.direction)),
-        runtime=120,
-    params:
-        direction=lambda wildcards: activations_stage.direction_entry(study, wildcards.direction),
-        files=lambda wildcards: activations_stage.side_files(study, wildcards.direction),
-        code=code_version(ROOT / "scripts" / "fit_direction.py"),
-    message:
-        "Fitting the direction {wildcards.direction}"
-    script:
-        "../../scripts/fit_direction.py"
-
-
-rule direction_cosines:
-    """Compare the directions of the study with each other, layer by layer."""
-    input:
-        collect(f"{RESULTS}/directions/{{direction}}.safetensors", direction=DIRECTIONS),
-    output:
-        f"{RESULTS}/directions/cosines.csv",
-    log:
-        f"{LOGS}/direction_cosines.log",
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=30,
-    params:
-        directions=DIRECTIONS,  # one that comes back may be older than the table
-        code=code_version(ROOT / "scripts" / "compare_directions.py"),
-    message:
-        "Comparing directions"
-    script:
-        "../../scripts/compare_directions.py"
-
-
-rule separation:
-    """Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
-    input:
-        files_of_separation,
-    output:
-        f"{RESULTS}/separation/{{separation}}.csv",
-    log:
-        f"{LOGS}/separation/{{separation}}.log",
-    wildcard_constraints:
-        separation=any_of(SEPARATIONS),
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=lambda wildcards: activations_stage.megabytes(
-            *activations_stage.separation_files(study, wildcards.separation).values()
-        ),
-        runtime=240,
-    params:
-        separation=lambda wildcards: activations_stage.separation_params(study, wildcards.separation),
-        files=lambda wildcards: activations_stage.separation_files(study, wildcards.separation),
-        code=code_version(ROOT / "scripts" / "measure_separation.py"),
-    message:
-        "Measuring the separation {wildcards.separation}"
-    script:
-        "../../scripts/measure_separation.py"
-
-
-rule aqi:
-    """Compute AQI's composites of two groups of prompts in the activations of models."""
-    input:
-        files_of_separation,
-    output:
-        f"{RESULTS}/separation/aqi/{{separation}}.csv",
-    log:
-        f"{LOGS}/separation/aqi/{{separation}}.log",
-    wildcard_constraints:
-        separation=any_of(WITH_AQI),
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=lambda wildcards: activations_stage.megabytes(
-            *activations_stage.separation_files(study, wildcards.separation).values()
-        ),
-        runtime=720,
-    params:
-        aqi=lambda wildcards: activations_stage.aqi_params(study, wildcards.separation),
-        files=lambda wildcards: activations_stage.separation_files(study, wildcards.separation),
-        code=code_version(ROOT / "scripts" / "measure_aqi.py"),
-    message:
-        "Computing AQI's composites of {wildcards.separation}"
-    script:
-        "../../scripts/measure_aqi.py"

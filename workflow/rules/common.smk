@@ -14,7 +14,7 @@ from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import asked_files
 from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_folder import record_study, refuse_other_study
+from refusal_eval.study.study_folder import record_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.left_over import about_left_over, left_over
@@ -35,7 +35,6 @@ STUDY_FILE = str((workflow.overwrite_configfiles or workflow.configfiles or [ROO
 try:
     refuse_merged(config, STUDY_FILE, workflow.config_settings.config)
     validated = load_study(config, STUDY_FILE, str(ROOT))
-    refuse_other_study(validated, STUDY_FILE)
     study = Study(validated)
 except (ConfigError, UserError) as error:
     raise WorkflowError(str(error))

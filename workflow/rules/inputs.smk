@@ -117,12 +117,6 @@ def capture_gpus(wildcards, input):
     return activations_stage.gpus(study, *cell, ROOT, input.requests, next(iter(input.answers), None))
 
 
-def files_of_separation(wildcards):
-    """Return the files that a separation is measured on."""
-    models = activations_stage.separation_files(study, wildcards.separation).values()
-    return [file for sides in models for files in sides.values() for file in files.values()]
-
-
 # Recorded answers
 
 
@@ -147,16 +141,18 @@ def judge_of(wildcards):
 
 
 def asked_judge(wildcards):
-    """Return the entry whose engine is asked for a judge's verdicts: of a cascade its second judge."""
+    """Return the entry whose engine is asked for a judge's verdicts: its own, or that of the judge asked on its behalf."""
     return study.engine_judges[wildcards.judge]
 
 
 def judge_code(script):
-    """Return a param: the version of a script's code together with that of the module of the judge's kind."""
-    return lambda wildcards: code_version(
-        ROOT / "scripts" / script,
-        JUDGE_KINDS.module(study.engine_judges.get(wildcards.judge, judge_of(wildcards)).kind),
-    )
+    """Return a param: the version of a script's code together with that of the modules of the judge's kind, and of the kind asked on its behalf."""
+
+    def version(wildcards):
+        entries = (judge_of(wildcards), study.engine_judges.get(wildcards.judge, judge_of(wildcards)))
+        return code_version(ROOT / "scripts" / script, *(JUDGE_KINDS.module(entry.kind) for entry in entries))
+
+    return version
 
 
 def judge_engine(wildcards):
@@ -185,7 +181,7 @@ def judge_template(wildcards):
 
 
 def verdicts_read(wildcards):
-    """Return the verdicts on a cell that a judge's own are made of: those of a panel's members, a cascade's first judge."""
+    """Return the verdicts on a cell that a judge's own are made of."""
     cell = f"{wildcards.model}/{wildcards.split}"
     return [f"{RESULTS}/verdicts/{judge}/{cell}.jsonl" for judge in judge_of(wildcards).reads()]
 
@@ -196,7 +192,7 @@ def judged_prompts(wildcards):
 
 
 def turns_judged(wildcards):
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     return judging.turns(study, wildcards.model, wildcards.split)
 
 
@@ -206,25 +202,20 @@ def calibration_of(wildcards):
     return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
 
 
-def learns(wildcards):
-    """Return whether a judge is fitted on gold first."""
-    return bool(asked_judge(wildcards).learned_from(study.view))
-
-
 def fitted_model(wildcards):
-    """Return the fitted model of a judge that learns."""
-    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if learns(wildcards) else []
+    """Return the fitted model of a judge that is fitted on gold."""
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if wildcards.judge in study.fitted_judges else []
 
 
 def gold_receipts(wildcards):
-    """Return the receipts of a judge that learns, of all gold of the study."""
+    """Return the receipts of a judge that is fitted on gold, of all gold of the study."""
     cells = [Cell(GOLD, gold, wildcards.judge) for gold in config["gold"]]
     return sorted({path for cell in cells for path in paths.receipts("judge", study.batch_of[cell])})
 
 
 def unseen_verdicts(wildcards):
-    """Return the verdicts of a judge that learns on gold whose prompts it was fitted on, also in gold of another name."""
-    own = wildcards.model == GOLD and learns(wildcards)
+    """Return the verdicts of a fitted judge on gold whose prompts it was fitted on, also in gold of another name."""
+    own = wildcards.model == GOLD and wildcards.judge in study.fitted_judges
     return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 

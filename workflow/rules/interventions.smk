@@ -4,6 +4,8 @@ Reads directions/{direction}.safetensors of each with its card and the `interven
 and its card, with the hash that is in the key of the model's requests.
 """
 
+from refusal_eval.features.steering.steering_files import steered_models
+
 
 rule intervention:
     """Compile a model's intervention; refuse one that was made for another model."""
@@ -22,7 +24,7 @@ rule intervention:
     log:
         f"{LOGS}/intervention/{{model}}.log",
     wildcard_constraints:
-        model=any_of(study.steered_models),
+        model=any_of(steered_models(study)),
     priority: 100
     localrule: True
     conda:

@@ -49,7 +49,7 @@ rule judge_requests:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         engine=judge_engine,
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        first=verdicts_read,
+        said=verdicts_read,
         rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
     output:
@@ -121,7 +121,7 @@ rule llm_verdicts:
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
         engine=ancient(judge_engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        first=verdicts_read,
+        said=verdicts_read,
         calibration=calibration_of,
         model=fitted_model,
         unseen=unseen_verdicts,
@@ -185,11 +185,11 @@ rule cpu_verdicts:
 rule train_judge:
     """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
     input:
-        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold),
+        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold_to_fit()),
         # Other gold of the study may have the same prompts.
         others=lambda wildcards: collect(
             f"{RESULTS}/gold/{{gold}}.jsonl",
-            gold=[gold for gold in config["gold"] if gold not in judge_of(wildcards).gold],
+            gold=[gold for gold in config["gold"] if gold not in judge_of(wildcards).gold_to_fit()],
         ),
         requests=lambda wildcards: collect(
             f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{{gold}}.jsonl", gold=config["gold"]
@@ -202,7 +202,7 @@ rule train_judge:
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(name for name, entry in study.engine_judges.items() if entry.learned_from(study.view)),
+        judge=any_of(study.fitted_judges),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -239,7 +239,7 @@ rule panel_verdicts:
         mem_mb=1000,
         runtime=30,
     params:
-        panel=lambda wildcards: judging.panel(study, wildcards.judge),
+        judge=lambda wildcards: judging.combining(study, wildcards.judge),
         code=judge_code("panel_verdicts.py"),
     message:
         "Combining verdicts into panel {wildcards.judge} on {wildcards.model}, {wildcards.split}"

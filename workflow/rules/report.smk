@@ -10,7 +10,7 @@ from refusal_eval.workflow.whole_study import citations_of, settings_of
 
 TABLES = study.tables
 TABLE_FILES = tables_stage.table_files(study)
-OF_ACTIVATIONS = [*FROM_ACTIVATIONS, *activations_stage.files_read(study)]
+OF_ACTIVATIONS = [*activations_stage.files_made(study), *activations_stage.files_read(study)]
 
 
 rule table:
@@ -73,11 +73,11 @@ rule manifest:
         judges=collect(f"{RESULTS}/judges/{{judge}}.json", judge=sorted(study.engine_judges)),
         answers=[
             *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
-            *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.direction_cells if not cell.judge),
+            *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.captured_cells if not cell.judge),
         ],
         verdicts=[
             *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
-            *(f"{RESULTS}/verdicts/{cell}.jsonl" for cell in study.direction_cells if cell.judge),
+            *(f"{RESULTS}/verdicts/{cell}.jsonl" for cell in study.captured_cells if cell.judge),
             *collect(f"{RESULTS}/verdicts/{{judge}}/{GOLD}/{{gold}}.jsonl", judge=JUDGES, gold=GOLD_SETS),
         ],
         data=[
@@ -105,13 +105,17 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
-        of_activations=OF_ACTIVATIONS,  # a separation that is taken away leaves no newer file
+        of_activations=OF_ACTIVATIONS,  # what is taken away leaves no newer file
         # Of the methods section, which reads the study out of the manifest.
         citations=citations_of(study),
         settings=settings_of(study),
         sources_sha256=[content_hash(path) for path in analyses.sources_of_numbers(study)],
         lock_sha256=[content_hash(path) for path in filter(None, [config.get("lock")])],
-        code=code_version(ROOT / "scripts" / "write_manifest.py", *generation.changing_modules(study, *study.models)),
+        code=code_version(
+            ROOT / "scripts" / "write_manifest.py",
+            *generation.changing_modules(study, *study.models),
+            *activations_stage.use_modules(study),
+        ),
     message:
         "Writing the manifest"
     script:

@@ -23,7 +23,7 @@ rule results_table:
     input:
         cards=CARDS,
         estimates=ESTIMATES,
-        people=analyses.peoples_agreement(study),
+        people=analyses.own_estimates(study),
         dictionary=list(map(str, DICTIONARY)),
     output:
         report(

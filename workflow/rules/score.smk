@@ -1,7 +1,7 @@
 """Scores: from answers and verdicts to numbers per prompt and per cell, and the judges' cards.
 
 Reads prompts/, answers/ and verdicts/; writes scores/{judge}/{model}/{split}.parquet (a row per sample) and
-judge_cards/{judge}/{gold}.json. Of GPU jobs only those of steered models may depend on anything here: directions fitted by c(x).
+judge_cards/{judge}/{gold}.json. Of GPU jobs only those that wait for activations of prompts chosen by c(x) may depend on anything here.
 """
 
 from refusal_eval.workflow import scoring

@@ -18,7 +18,7 @@ from refusal_eval.activations.asked import Asked
 from refusal_eval.ask.pending import Pending
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
-from refusal_eval.core.memory import killed_for_memory, lack_of_memory, main_memory
+from refusal_eval.core.memory import count_memory_kills, lack_of_memory, main_memory
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
 from refusal_eval.engines.devices.lease import Lease, lease_devices
@@ -105,7 +105,7 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
     private = make_private_folder()
     process: ServerProcess | None = None
     record: ServerRecord | None = None
-    lease, killed_before = Lease(), killed_for_memory()
+    lease, killed_before = Lease(), count_memory_kills()
     try:
         lease = lease_devices(plan.gpus, os.environ, plan.limit.stop if plan.limit else None, oldest)
         plan.unchanged_folder()  # while it waited for devices

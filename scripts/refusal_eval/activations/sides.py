@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.activations.directions import Group, States, refuse_not_finite
+from refusal_eval.activations.groups import Group, States, refuse_not_finite
 from refusal_eval.activations.tensor_files import StateFile, widened
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError

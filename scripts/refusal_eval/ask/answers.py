@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.ask.reasoning import Decode, Reasoning, Segments, letters_text, marks_in_text, reasoning_of
+from refusal_eval.ask.reasoning import Decode, ReasoningFormat, Segments, letters_text, marks_in_text, reasoning_of
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
@@ -18,7 +18,7 @@ STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
 class AnswerReader:
     """Turns the responses of one model into the fields of answers.
 
-    Without a tokenizer's folder the engine tells texts only; `reasoning` is None for a model that does not reason.
+    Without a tokenizer's folder the engine returns only text; `reasoning` is None for a model that does not reason.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class AnswerReader:
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning and tokenizer_folder is not None:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-        # What tells no tokens, or tokens that nobody here can decode, has its marks in its text.
+        # Without tokens, or with tokens that cannot be decoded here, marks are searched in the text.
         self._in_text = marks_in_text(reasoning) if reasoning and reasoning.get("format") != "harmony" else None
-        self._reasoning: Reasoning | None = self._in_text
+        self._reasoning: ReasoningFormat | None = self._in_text
         if self._renderer is not None or not reasoning:
             self._reasoning = reasoning_of(reasoning, self._renderer and self._renderer.tokenizer, self._decode)
 
     @property
     def reasons(self) -> bool:
-        """Whether the entry of the model says how its reasoning is separated from its answers."""
+        """Whether the model's entry says how to separate reasoning from answers."""
         return self._reasoning is not None
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class AnswerReader:
 
 
 def answer_of(
-    response: Mapping[str, Any], prompt_ids: Sequence[int], reasoning: Reasoning | None, decode: Decode
+    response: Mapping[str, Any], prompt_ids: Sequence[int], reasoning: ReasoningFormat | None, decode: Decode
 ) -> dict[str, Any]:
     """Return an answer's fields (without its prompt, sample and key) from a response.
 
@@ -85,10 +85,10 @@ def answer_of(
     }
 
 
-def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning | None) -> dict[str, Any]:
-    """Return an answer's fields from a response of an engine that tells neither tokens nor log-probabilities.
+def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | None) -> dict[str, Any]:
+    """Return an answer's fields from a response without tokens and log-probabilities.
 
-    The numbers of tokens and the log-probabilities are None: nothing here can count or weigh them.
+    Token counts and log-probabilities are None: nothing here can give them.
     """
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)
@@ -100,7 +100,7 @@ def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning | None) -> 
         "stop_reason": "",
     }
     found = answer_of(as_tokens, [], reasoning, letters_text) | unknown
-    # Without a word at the limit, its tokens went into a reasoning that nobody shows.
+    # Empty at the limit: its tokens went into hidden reasoning.
     hidden = found["state"] == EMPTY and found["finish_reason"] == LENGTH
     return found | {"state": TRUNCATED_REASONING} if hidden else found
 

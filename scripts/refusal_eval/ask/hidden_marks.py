@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.reasoning_marks import Mark, marks_in
+from refusal_eval.ask.reasoning_marks import ReasoningMark, marks_in
 from refusal_eval.core.files import read_json
 
 
@@ -21,7 +21,7 @@ def added_tokens(tokenizer_folder: str | Path) -> dict[int, str]:
     return {int(token["id"]): str(token["content"]) for token in listed}
 
 
-def hidden_marks(token_ids: Sequence[int], added: Mapping[int, str]) -> set[Mark]:
+def hidden_marks(token_ids: Sequence[int], added: Mapping[int, str]) -> set[ReasoningMark]:
     """Return the marks of reasoning among a response's added tokens: those of known families, or named after thought.
 
     Other special tokens, such as those of tools, may stand anywhere.

@@ -23,11 +23,10 @@ NEUTRAL_SAMPLING: Mapping[str, Any] = {
 }
 DEFAULT_DETERMINISM = "seeded"
 Message = Mapping[str, str]
-Prompt = Sequence[int] | Sequence[Message]
+EnginePrompt = Sequence[int] | Sequence[Message]
 
 
-def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
-    """Tell whether a prompt is a list of messages, and not of token ids."""
+def is_messages(prompt: EnginePrompt) -> TypeGuard[Sequence[Message]]:
     return len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
@@ -39,7 +38,7 @@ def sample_seed(study_seed: int, prompt_id: str, sample: int, turn: int = 0) -> 
 
 def request_key(
     identity: Mapping[str, Any],
-    prompt: Prompt,
+    prompt: EnginePrompt,
     sampling: Mapping[str, Any],
     seed: int | None,
     determinism: str = DEFAULT_DETERMINISM,
@@ -67,5 +66,5 @@ def request_key(
 
 
 def is_neutral(name: str, value: Any) -> bool:
-    """Tell whether a sampling parameter is at the value that means "off"."""
+    """Tell whether a sampling parameter has the value that switches it off."""
     return value is None or (name in NEUTRAL_SAMPLING and plain(value) == plain(NEUTRAL_SAMPLING[name]))

@@ -22,29 +22,29 @@ Follow = Callable[[RequestFile, str | None], Following]
 class Pending:
     """A request to be executed."""
 
-    request: Request  # what is asked; its key is not None
+    request: Request  # its key is not None
     settings: RequestSettings  # what the requests of its file have in common
     cell: str = ""  # the name of its cell, for the log
-    # makes the later turns of a dialogue, or asks a vote again; None where nothing can follow
+    # makes the later turns, or asks a vote again; None where nothing can follow
     turns: Following | None = None
-    # the earlier turns of the dialogue, each with its response
+    # the earlier turns, each with its response
     answered: list[tuple[Request, Any]] = field(default_factory=list)
-    turns_left: int = 1  # how many turns are asked from here on, if the dialogue does not end early
+    turns_left: int = 1  # turns from here on, if the prompt does not end early
 
     def after(self, response: Mapping[str, Any]) -> Pending | None:
-        """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""
+        """Return the next turn, or None when there is none or it does not fit the engine any more."""
         if self.turns is None:
             return None
         answered = [*self.answered, (self.request, response)]
         request = self.turns.next_request(answered)
         if request is None or request.key is None:
             return None
-        # A vote that is asked again was not expected: one more is left than was thought.
+        # A repeated vote was not expected, so one more remains.
         return replace(self, request=request, answered=answered, turns_left=max(self.turns_left - 1, 1))
 
 
 def in_shard(key: str, shard: int, shards: int) -> bool:
-    """Tell whether a key belongs to shard 0 .. shards-1: a fixed part of the key's space, whatever else is asked."""
+    """Tell whether a key belongs to a shard (0 .. shards-1). Depends on the key alone, not on the other requests."""
     return int(key[-8:], 16) % shards == shard
 
 
@@ -55,11 +55,11 @@ def shard_keys(files: Iterable[RequestFile], shard: int, shards: int) -> list[st
 
 
 def by_turns(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[RequestFile]]:
-    """Return the files without and those with dialogues; a judge's votes that may be asked again are some, too."""
-    plain, dialogues = list[RequestFile](), list[RequestFile]()
+    """Return the files of one turn, and those whose requests can be followed by others."""
+    of_one, of_several = list[RequestFile](), list[RequestFile]()
     for file in files:
-        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
-    return plain, dialogues
+        (of_several if file.can_go_on else of_one).append(file)
+    return of_one, of_several
 
 
 def cell_name(path: Path) -> str:
@@ -79,9 +79,9 @@ def pending_requests(
 ) -> list[Pending]:
     """Return the requests of a shard that the store lacks, each key once.
 
-    The order is fixed, so that equal studies submit equal sequences: dialogues first, the longest first, because their
-    turns can only be asked one after the other; then the files in their order. Two samples with the same answer give
-    one and the same judge request: it is executed once. All turns of a dialogue belong to the shard of its first.
+    The order is fixed, so that equal studies submit equal sequences: several turns first, the longest first, because
+    they can only be asked one after the other; then the files in their order. Two samples with the same answer give one
+    and the same judge request: it is executed once. All turns of a prompt belong to the shard of its first.
     `tokenizer_folder` is None for an engine that takes messages.
     """
     found = list(_pending(files, store, tokenizer_folder, shard, shards, follow))
@@ -96,10 +96,10 @@ def _pending(
     shards: int,
     follow: Follow,
 ) -> Iterator[Pending]:
-    """Yield the requests that the store lacks, those of dialogues first."""
-    plain, dialogues = by_turns(files)
+    """Yield the requests that the store lacks, those of several turns first."""
+    of_one, of_several = by_turns(files)
     keys = set()
-    for file in dialogues:
+    for file in of_several:
         turns = follow(file, tokenizer_folder)
         for chain in walk(turns, store):
             request = chain.next
@@ -109,8 +109,8 @@ def _pending(
                 keys.add(request.key)
                 left = turns.left(request)
                 yield Pending(request, file.settings, cell_name(file.path), turns, chain.responses, left)
-    missing = set(store.missing(shard_keys(plain, shard, shards))) - keys
-    for file in plain if missing else ():
+    missing = set(store.missing(shard_keys(of_one, shard, shards))) - keys
+    for file in of_one if missing else ():
         settings, cell = file.settings, cell_name(file.path)
         for request in file.requests():
             if request.key in missing:

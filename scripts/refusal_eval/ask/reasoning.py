@@ -21,9 +21,9 @@ HARMONY_FINAL = "final"
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the answer's tokens lie in a response: [begin, end). `begin` is None when there is no answer.
+    """The range of the answer's tokens in a response: [begin, end). `begin` is None without an answer.
 
-    `text` is the answer's text where its tokens alone do not give it; else None.
+    `text` is the answer's text if its tokens alone do not determine it, else None.
     """
 
     begin: int | None
@@ -32,15 +32,15 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Marks:
+class ReasoningMarks:
     """Marks around the reasoning: runs of token ids, or text.
 
     Reasoning ends with the first end mark; what follows it is the answer. A response without an end mark is all answer,
-    unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark nobody can tell,
-    and every response is taken to begin inside the reasoning: reasoning that was cut off must not be judged.
+    unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark every response
+    counts as beginning inside the reasoning: truncated reasoning must not be judged.
 
-    What ids a text becomes depends on what stands beside it (`>` and a line break may be one token), so it is looked
-    for in the decoded ids, and the answer's tokens are those that begin behind the end mark.
+    How a text is tokenized depends on its neighbours (`>` and a line break may be one token), so marks of text are
+    searched in the decoded ids, and the answer's tokens are those that begin after the end mark.
     """
 
     end: tuple[int, ...] | str
@@ -76,7 +76,7 @@ class Marks:
 class Harmony:
     """The channels of harmony: messages to several channels, of which `final` is the answer.
 
-    A message is `<|channel|>NAME`, perhaps a constraint, `<|message|>`, its text, and an end token.
+    A message is `<|channel|>NAME`, an optional constraint, `<|message|>`, its text, and an end token.
     """
 
     start: int
@@ -109,10 +109,10 @@ class Harmony:
         return begin is not None and not self.ends & set(prompt_ids[last + begin :])
 
 
-Reasoning = Marks | Harmony
+ReasoningFormat = ReasoningMarks | Harmony
 
 
-def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning | None:
+def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> ReasoningFormat | None:
     """Return how a model's reasoning is separated from its answers; None for a model that does not reason.
 
     Args:
@@ -136,12 +136,12 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
         start_ids = ()
     if start and len(start_ids) != 1 and decode(end_ids).strip() == end.strip():
         end_ids = ()
-    return Marks(end_ids or end, start_ids or start, decode)
+    return ReasoningMarks(end_ids or end, start_ids or start, decode)
 
 
-def marks_in_text(entry: Mapping[str, Any]) -> Marks:
-    """Return how reasoning is found in a text of which no tokens are known: its letters stand for tokens."""
-    return Marks(str(entry["end"]), entry.get("start"), letters_text)
+def marks_in_text(entry: Mapping[str, Any]) -> ReasoningMarks:
+    """Return the marks for a text without known tokens; each letter counts as a token."""
+    return ReasoningMarks(str(entry["end"]), entry.get("start"), letters_text)
 
 
 class Parted(NamedTuple):
@@ -152,7 +152,7 @@ class Parted(NamedTuple):
 
 
 def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
-    """Return what `Marks` finds in a text of which neither tokens nor the prompt are known.
+    """Split a text by `ReasoningMarks` when neither its tokens nor the prompt are known.
 
     `opened`: whether the prompt leaves the reasoning open (see `opened_before`).
     """
@@ -163,24 +163,22 @@ def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
     return Parted(text, None) if opened or not start or start in text else Parted(None, text)
 
 
-def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
-    """Tell whether prompts that nobody knows opened the reasoning: most texts that end it do not open it."""
+def guess_opened(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
+    """Guess whether unknown prompts opened the reasoning: most texts that end it do not open it."""
     heads = [head for head, end, _ in (text.partition(str(entry["end"])) for text in texts) if end]
     start = str(entry.get("start") or "")
     return bool(start) and sum(start not in head for head in heads) * 2 > len(heads)
 
 
 def letters_text(numbers: Sequence[int]) -> str:
-    """Return the text of letters, given as numbers."""
     return "".join(map(chr, numbers))
 
 
 def mark_ids(mark: str, tokenizer: Any, decode: Decode) -> tuple[int, ...]:
-    """Return the ids by which a mark is found in a response; none for one that is to be looked for in the text.
+    """Return the ids by which to find a mark in a response; none for a mark to be searched in the text.
 
-    By ids are found a mark that is one token, and one with special tokens, which no decoded text shows; white space
-    around these does not count, as a model may write more of it. Which ids other text becomes depends on its
-    neighbours.
+    Ids find a mark of one token, and one with special tokens, which decoded text lacks; white space around those is
+    ignored, since a model may write more of it. How other text is tokenized depends on its neighbours.
     """
 
     def ids_of(text: str) -> tuple[int, ...]:
@@ -209,11 +207,11 @@ def _harmony(tokenizer: Any) -> Harmony:
 
 
 def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
-    """Return where a run of ids first stands in `token_ids`, or None."""
+    """Return the position of a run of ids in `token_ids`, or None."""
     width = len(run)
     return next((i for i in range(len(token_ids) - width + 1) if tuple(token_ids[i : i + width]) == tuple(run)), None)
 
 
 def _least(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least of 0 .. `most` for which something holds that holds for all larger ones, too."""
+    """Return the least number in 0 .. `most` from which on `holds` is true."""
     return bisect.bisect_left(range(most + 1), True, key=holds)

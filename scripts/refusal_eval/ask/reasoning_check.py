@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.hidden_marks import hidden_marks
-from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, Mark, marks_in
+from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, ReasoningMark, marks_in
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY, JUDGED_ANSWER_STATES, TRUNCATED, TRUNCATED_REASONING
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
 MOST = 0.75  # share of answers with a mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
-AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
+AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply is in their history
 HALF = 0.5  # share of answers that begin with a start mark: no other answer begins with one
 
 
@@ -78,8 +78,8 @@ def no_answers(model: str, count: int) -> str:
     )
 
 
-def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
-    """Return what to say of a model of whose answers most hold a mark of another entry."""
+def another_mark(model: str, mark: ReasoningMark, held: int, count: int) -> str:
+    """Return the warning for a model most of whose answers hold a mark that another entry names."""
     write = f"`end: {mark.text!r}` there, with the mark that opens it as `start`"
     if mark.opens:
         end = ENDS.get(mark.text)
@@ -118,7 +118,9 @@ def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) ->
         )
 
 
-def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]]) -> list[tuple[Mark, int, int]]:
+def _most_held(
+    answers: Sequence[Mapping[str, Any]], found: Sequence[set[ReasoningMark]]
+) -> list[tuple[ReasoningMark, int, int]]:
     """Each mark with how many answers hold it, and of how many: those that most hold first, of these the end marks.
 
     Only a complete answer has to hold the end of a reasoning.
@@ -132,19 +134,19 @@ def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]])
     return sorted((one for one in counts if one[1]), key=lambda one: (-one[1] / one[2], one[0].opens))
 
 
-def _opens(response: Mapping[str, Any], hidden: Set[Mark]) -> bool:
-    """Tell whether a response that was cut off begins with a start mark."""
+def _opens(response: Mapping[str, Any], hidden: Set[ReasoningMark]) -> bool:
+    """Tell whether a truncated response begins with a start mark."""
     return any(mark.first for mark in marks_in(str(response["text"])) | hidden)
 
 
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """Check answers of a reasoning model.
 
-    Responses that were all cut off in their reasoning are a result: whether the marks are right, they do not say.
+    If all responses were truncated in their reasoning, that is a result, and says nothing about the marks.
 
     Raises:
-        UserError: if responses ended by themselves, and not one of all has an answer; or if none of them has
-            reasoning, and most hold a mark that the entry does not name.
+        UserError: if some responses ended by themselves and none has an answer; or if none has reasoning and most hold
+            a mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
     answered = [answer for answer in seen if _has("answer", answer)]
@@ -183,6 +185,6 @@ def _warn_of_more_reasoning(model: str, answered: Sequence[Mapping[str, Any]]) -
 
 
 def _has(part: str, answer: Mapping[str, Any]) -> bool:
-    """Tell whether an answer has this part; where nobody counted its tokens, its text tells."""
+    """Tell whether an answer has this part: by its token count, or by its text if tokens were not counted."""
     tokens = answer[f"{part}_tokens"]
     return bool(answer[part]) if tokens is None else bool(tokens)

@@ -77,7 +77,7 @@ LEAST = 20  # letters of a thought
 MOST_TAGS = 200  # of an answer that are looked at
 
 
-class Mark(NamedTuple):
+class ReasoningMark(NamedTuple):
     """A mark of reasoning: whether it opens it, and whether the answer begins with it."""
 
     text: str
@@ -86,13 +86,13 @@ class Mark(NamedTuple):
 
     @property
     def named_after_thought(self) -> bool:
-        """Whether it is one of a known family, or says by its name what it is."""
+        """Whether it belongs to a known family, or its name speaks of thinking."""
         return self.text.lower() in WRITTEN or THOUGHT.search(self.text) is not None
 
 
-def marks_in(answer: str) -> set[Mark]:
+def marks_in(answer: str) -> set[ReasoningMark]:
     """Return the marks of reasoning that an answer holds."""
-    found, blank, prose = set[Mark](), len(answer) - len(answer.lstrip()), CODE.sub("", answer)
+    found, blank, prose = set[ReasoningMark](), len(answer) - len(answer.lstrip()), CODE.sub("", answer)
     for match in KNOWN.finditer(answer):
         mark = WRITTEN[match[0].lower()]
         if mark[0].isalpha() and mark not in CHANNELS:
@@ -100,26 +100,26 @@ def marks_in(answer: str) -> set[Mark]:
         ends = mark.lower() in CLOSING
         if not ends and match[0] not in prose:
             continue  # an answer about it
-        found.add(Mark(match[0], not ends, not ends and match.start() == blank))
+        found.add(ReasoningMark(match[0], not ends, not ends and match.start() == blank))
     if BARE_CHANNEL.match(answer):
-        found.add(Mark("analysis", True, True))
+        found.add(ReasoningMark("analysis", True, True))
     if words := OPENING_WORDS.match(answer):
-        found.add(Mark(f"{words[1]}:", True, True))
+        found.add(ReasoningMark(f"{words[1]}:", True, True))
     elif words := OPENING_LABEL.match(answer):
-        found.add(Mark(words[1], True, True))
+        found.add(ReasoningMark(words[1], True, True))
     if (words := CLOSING_WORDS.search(answer)) and len(answer[: words.start()].strip()) >= LEAST:
-        found.add(Mark(f"{words[1]}:", False, False))
+        found.add(ReasoningMark(f"{words[1]}:", False, False))
     found |= _of_that_shape(prose)
-    return found | {mark._replace(first=False) for mark in found}  # what begins an answer stands in it, too
+    return found | {mark._replace(first=False) for mark in found}  # what begins an answer also occurs in it
 
 
-def _of_that_shape(answer: str) -> set[Mark]:
+def _of_that_shape(answer: str) -> set[ReasoningMark]:
     """The tags of an answer that no published family need have: named after thought, or where only its marks are.
 
     These are a tag before all else whose partner, if there is one, has prose before it and an answer behind it, an end
     tag that nothing opened, and a special token with text around it.
     """
-    found, opened = set[Mark](), set[str]()
+    found, opened = set[ReasoningMark](), set[str]()
     tags = list(itertools.islice(TAG.finditer(answer), MOST_TAGS))
     for tag in tags:
         name, before, behind = tag["name"].strip().lower(), answer[: tag.start()].strip(), answer[tag.end() :].strip()
@@ -127,22 +127,22 @@ def _of_that_shape(answer: str) -> set[Mark]:
         closes = bool(tag["slash"]) or bool(tag["tail"] and not tag["bar"])
         if THOUGHT.search(name) and not (square and before and not closes and not tag["name"].isupper()):
             ends = closes or re.match(r"end|stop", name) is not None
-            found.add(Mark(tag[0], not ends, not ends and not before))
+            found.add(ReasoningMark(tag[0], not ends, not ends and not before))
         elif NO_THOUGHT.fullmatch(name) or (square and not closes and not FINAL.search(tag["name"])):
             pass
         elif closes:
             if name not in opened and len(before) >= LEAST and behind:
-                found.add(Mark(tag[0], False, False))
+                found.add(ReasoningMark(tag[0], False, False))
         elif square or special:
             alone = sum(other[0] == tag[0] for other in tags) == 1
             if not before and special:
-                found.add(Mark(tag[0], True, True))
+                found.add(ReasoningMark(tag[0], True, True))
             elif alone and len(before) >= LEAST and behind:
-                found.add(Mark(tag[0], False, False))
+                found.add(ReasoningMark(tag[0], False, False))
         elif not before:
             end = next((one for one in tags if one["slash"] and one["name"].strip().lower() == name), None)
             inside = answer[tag.end() : end.start() if end else None]
             if len(inside.strip()) >= LEAST and "<" not in inside and (end is None or answer[end.end() :].strip()):
-                found.add(Mark(tag[0], True, True))
+                found.add(ReasoningMark(tag[0], True, True))
         opened |= set() if closes else {name}
     return found

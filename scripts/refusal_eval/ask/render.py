@@ -1,4 +1,4 @@
-"""From messages to the exact token ids that an engine is asked: tokenizer, template, system prompt, stop tokens."""
+"""From messages to the exact token ids sent to an engine: tokenizer, template, system prompt, stop tokens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.rubric import ChatMessages
 from refusal_eval.core.template_file import read_template
-
-Messages = Sequence[Mapping[str, str]]
 
 RENDER_SECONDS = 60.0  # of a prompt, which may be very long and is also made into tokens
 MOST_CONSTANTS = 60  # of a template that an option's value is compared with
@@ -40,7 +39,7 @@ class Renderer:
     date: str | datetime.date = "2026-01-01"  # that templates take for today; the clock must not change a key
     trust_remote_code: bool = False  # run tokenizer code that the model repository ships
     # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
-    # `template: none` also those of a judge's rubric, which stand in the same message.
+    # `template: none` also those of a judge's rubric, which are in the same message.
     untrusted: bool = False
     prefill: str | None = None  # text with which the reply is to begin, behind the prompt; its control tokens count
     frame: bool = False  # put the tokenizer's own marks around it (`[CLS]`, `<s>`), as classifiers were trained to see
@@ -78,7 +77,7 @@ class Renderer:
         how |= {name: params[name] for name in ("prefill", "frame") if name in params}
         return cls(tokenizer_folder, **how, untrusted=untrusted)
 
-    def token_ids(self, messages: Messages) -> list[int]:
+    def token_ids(self, messages: ChatMessages) -> list[int]:
         """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
 
         Raises:
@@ -98,7 +97,7 @@ class Renderer:
         token_ids = list(self.tokenizer(self._apart(text), **how)["input_ids"])
         return self._head + (token_ids[-most:] if end else token_ids[:most]) + self._tail
 
-    def prompt(self, messages: Messages) -> list[int]:
+    def prompt(self, messages: ChatMessages) -> list[int]:
         """Return the prompt as its engine takes it.
 
         Raises:
@@ -107,7 +106,7 @@ class Renderer:
         self.check_all_rendered(messages)
         return self.token_ids(messages)
 
-    def check_all_rendered(self, messages: Messages) -> None:
+    def check_all_rendered(self, messages: ChatMessages) -> None:
         """Raise `UserError` if the template leaves out a message, as some do with system messages, or cuts one.
 
         Not of the assistant's: there it may well leave out the reasoning.
@@ -137,7 +136,7 @@ class Renderer:
                 if not letter.isspace() and same(*others):
                     raise UserError(f"{self._template_words} cuts the {part} of {what}, {right}")
 
-    def probe(self, conversations: Collection[Messages]) -> list[str]:
+    def probe(self, conversations: Collection[ChatMessages]) -> list[str]:
         """Return what may be wrong with how the template renders such conversations, and its options.
 
         Raises:
@@ -148,16 +147,16 @@ class Renderer:
         roles = {tuple(row["role"] for row in with_system_prompt(one, self.system_prompt)) for one in conversations}
         shapes, words, notes = chosen_shapes(roles), self._template_words, list[str]()
         for shape in shapes:
-            notes += message_notes(self._rendered, shape, words)
+            notes += message_notes(self._render, shape, words)
             # What a classifier reads has no reply.
-            header = None if self.frame else header_note(self._rendered, shape, words, self.prefill or "")
+            header = None if self.frame else header_note(self._render, shape, words, self.prefill or "")
             notes += [header] if header else []
         if self.template_options:
-            notes += option_notes(self._rendered, self.template_options, shapes, self._constants)
+            notes += option_notes(self._render, self.template_options, shapes, self._constants)
         return list(dict.fromkeys(notes))
 
-    def mark_note(self, messages: Messages) -> str | None:
-        """Return which of the tokenizer's own marks stands twice, or where none belongs, in a prompt; None if none."""
+    def mark_note(self, messages: ChatMessages) -> str | None:
+        """Return a note on tokenizer marks that are doubled or misplaced in a prompt; None if all is well."""
         ids, bos, eos = self.token_ids(messages), self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos is not None and ids[:2] == [bos, bos]:
             why = ": the tokenizer adds it, and the prompts hold it" if self.template == "none" else ""
@@ -171,10 +170,10 @@ class Renderer:
                 return f"{last}: the template writes it"
             if not self._plain_text(messages).endswith(self.tokenizer.eos_token):
                 return f"{last}: the tokenizer adds it"
-        return self._rendered_elsewhere(messages, ids[0] if ids else None)
+        return self._double_rendering_note(messages, ids[0] if ids else None)
 
-    def _rendered_elsewhere(self, messages: Messages, first: int | None) -> str | None:
-        """Return that a prompt seems to be rendered already; None if not. `first` is its first token as it is asked."""
+    def _double_rendering_note(self, messages: ChatMessages, first: int | None) -> str | None:
+        """Return a note if a prompt seems to be rendered already, else None. `first` is its first token as sent."""
         added = self.tokenizer.added_tokens_decoder.items()
         special = {index: token.content for index, token in added if token.special}
         hint = "if they were rendered elsewhere, give the messages alone and let the chat template render them"
@@ -186,33 +185,32 @@ class Renderer:
             return f"prompts begin with `{special[begun]}`, and the tokenizer puts `{special[first]}` before it: {hint}"
         begins = [row["content"].lstrip() for row in messages if row["role"] != "assistant"]
         held = [token for token in special.values() if any(text.startswith(token) for text in begins)]
-        if held and held[0] in self._rendered([{**row, "content": "x"} for row in messages]):
+        if held and held[0] in self._render([{**row, "content": "x"} for row in messages]):
             return f"messages begin with `{held[0]}`, which the template writes as well: {hint}"
         return None
 
-    def _rendered(self, rows: Messages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
-        return str(self._filled(rows, options, generation, tokenize=False))
+    def _render(self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+        return str(self._fill_template(rows, options, generation, tokenize=False))
 
-    def _same_with(self, rows: Messages, number: int, rendered: str, *others: str) -> bool:
-        """Return whether the prompt is the same text with each of these contents of one message."""
+    def _same_with(self, rows: ChatMessages, number: int, rendered: str, *others: str) -> bool:
+        """Tell whether replacing one message by each of `others` leaves the prompt's text unchanged."""
         return all(self._with(rows, number, other) == rendered for other in others)
 
-    def _with(self, rows: Messages, number: int, content: str) -> str:
+    def _with(self, rows: ChatMessages, number: int, content: str) -> str:
         """Return messages as text, with another content of one of them."""
         other = [*rows[:number], {**rows[number], "content": content}, *rows[number + 1 :]]
-        return str(self._filled(other, tokenize=False)) + (self.prefill or "")
+        return str(self._fill_template(other, tokenize=False)) + (self.prefill or "")
 
     def stop_token_ids(self) -> list[int]:
-        """Return the ids that end an answer (see the function of this name)."""
         return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
 
-    def text(self, messages: Messages) -> str:
+    def text(self, messages: ChatMessages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
         plain = self.template == "none"
         rendered = self._plain_text(messages) if plain else str(self._apply_template(messages, tokenize=False))
         return rendered + (self.prefill or "")
 
-    def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
+    def next_token_ids(self, messages: ChatMessages, continuation: str) -> list[int] | None:
         """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""
         before, whole = self.token_ids(messages), self.text(messages) + continuation
         if self.template == "none":
@@ -222,11 +220,10 @@ class Renderer:
         return after[len(before) :] if after[: len(before)] == before else None
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text of generated ids without special tokens."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def _plain_ids(self, text: str) -> list[int]:
-        """Return the ids of a text under `template: none`; control tokens in untrusted text are its characters."""
+        """Return the ids of a text under `template: none`; control tokens in untrusted text become plain characters."""
         return list(self.tokenizer(self._apart(text), split_special_tokens=self.untrusted)["input_ids"])
 
     def _apart(self, text: str) -> str:
@@ -273,12 +270,12 @@ class Renderer:
                 what = f"`template_options` names `{name}`, which {self._template_words} does not use"
                 raise UserError(what + nearest(name, known))
 
-    def _apply_template(self, messages: Messages, **how: Any) -> Any:
+    def _apply_template(self, messages: ChatMessages, **how: Any) -> Any:
         own = [{**message, "content": self._apart(message["content"])} for message in messages]
-        return self._filled(with_system_prompt(own, self.system_prompt), **how)
+        return self._fill_template(with_system_prompt(own, self.system_prompt), **how)
 
-    def _filled(
-        self, rows: Messages, options: Mapping[str, Any] | None = None, generation: bool = True, **how: Any
+    def _fill_template(
+        self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True, **how: Any
     ) -> Any:
         from jinja2.exceptions import TemplateError
 
@@ -300,7 +297,7 @@ class Renderer:
             kind = type(error).__name__
             raise UserError(f"the chat template cannot render these messages: {kind}: {error}") from error
 
-    def _plain_text(self, messages: Messages) -> str:
+    def _plain_text(self, messages: ChatMessages) -> str:
         rows = with_system_prompt(messages, self.system_prompt)
         if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
@@ -308,7 +305,7 @@ class Renderer:
 
 
 def _in_order(texts: Sequence[str], rendered: str) -> bool:
-    """Return whether these texts stand in a rendered one after each other, whatever white space is in them."""
+    """Tell whether these texts occur in a rendered one in this order, ignoring white space."""
     whole, place = " ".join(rendered.split()), 0
     for text in (" ".join(text.split()) for text in texts):
         if (found := whole.find(text, place)) < 0:
@@ -336,13 +333,13 @@ class MessagePrompts:
 
     system_prompt: str | None  # put before every prompt
 
-    def prompt(self, messages: Messages) -> list[dict[str, str]]:
+    def prompt(self, messages: ChatMessages) -> list[dict[str, str]]:
         """Return the prompt as its engine takes it: roles and texts."""
         rows = with_system_prompt(messages, self.system_prompt)
         return [{"role": row["role"], "content": row["content"]} for row in rows]
 
     def stop_token_ids(self) -> list[int]:
-        """Return no ids: the engine ends an answer by itself."""
+        # The engine ends an answer by itself.
         return []
 
 
@@ -353,7 +350,7 @@ def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) 
     return Renderer.from_params(tokenizer_folder, params)
 
 
-def with_system_prompt(messages: Messages, system_prompt: str | None) -> list[dict[str, str]]:
+def with_system_prompt(messages: ChatMessages, system_prompt: str | None) -> list[dict[str, str]]:
     """Return messages that begin with a model's system prompt, if it has one."""
     rows = [dict(message) for message in messages]
     if system_prompt is None:

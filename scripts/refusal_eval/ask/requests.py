@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
+from refusal_eval.ask.keys import DEFAULT_DETERMINISM, EnginePrompt, Message, is_messages, request_key
 from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.files import BadFile, read_jsonl, refuse_bad_rows, write_jsonl
@@ -63,7 +63,7 @@ class RequestSettings:
         names = (CHANGES.get(name)().served_as(identity) for name, identity in self.changes.items())
         return next(filter(None, names), None)
 
-    def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
+    def key(self, prompt: EnginePrompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
 
         How long messages are only their engine knows.
@@ -76,15 +76,15 @@ class RequestSettings:
 
 @dataclass(frozen=True)
 class Ask:
-    """One prompt to be asked, as token ids or messages, and the seed of each sample (None: nothing is drawn).
+    """A prompt to send, as token ids or messages, and the seed of each sample (None: nothing is drawn).
 
-    Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
-    earlier ones have been answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then
-    holds it once for each vote, and `cut` says how many characters of the answer were left out.
+    For a dialogue this is the first turn; `script` is its prompt, from which later turns are rendered once earlier ones
+    are answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then holds it once for
+    each vote, and `cut` says how many characters of the answer were left out.
     """
 
     prompt_id: str
-    prompt: Prompt
+    prompt: EnginePrompt
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
     script: Mapping[str, Any] | None = None
@@ -99,7 +99,7 @@ class Request:
     share once. A list of them takes ten times the room.
     """
 
-    prompt_id: str  # what is asked
+    prompt_id: str  # the prompt
     sample: int  # which of the samples
     turn: int  # which turn of a dialogue
     key: str | None  # None when the prompt does not fit the engine
@@ -111,20 +111,19 @@ class Request:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Which answer it is about, or asks for: prompt, sample and turn."""
+        """Prompt id, sample and turn."""
         return self.prompt_id, self.sample, self.turn
 
     @property
     def token_ids(self) -> list[int]:
-        """The token ids of the whole prompt."""
         return [*self.shared_ids, *self.own_ids]
 
     @property
-    def prompt(self) -> Prompt:
-        """The prompt as its engine takes it."""
+    def prompt(self) -> EnginePrompt:
+        """The prompt in the form that its engine takes."""
         return self.token_ids if self.messages is None else self.messages
 
-    def followed_by(self, prompt: Prompt, turn: int, seed: int | None, key: str | None) -> Request:
+    def follow_up(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
         return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})
@@ -139,22 +138,27 @@ class RequestFile:
 
     @property
     def dialogue(self) -> Mapping[str, Any] | None:
-        """How later turns are rendered; None for a cell whose prompts have one turn."""
+        """How to render later turns; None for single-turn cells."""
         return self.header.get("dialogue")
 
     @property
     def notes(self) -> list[str]:
-        """What may be wrong with how its prompts are rendered; it is in no key."""
+        """Possible faults in the rendering of its prompts; not part of any key."""
         return list(self.header.get("notes", ()))
 
     @property
     def retries(self) -> Mapping[str, Any] | None:
-        """How a judge's votes that cannot be read are asked again; None where they are not."""
+        """How to repeat judge votes that cannot be read; None if they are not repeated."""
         return self.header.get("retries")
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a request can be followed by another: a later turn, or a vote that is asked again."""
+        return self.dialogue is not None or self.retries is not None
 
     @cached_property
     def settings(self) -> RequestSettings:
-        """What all its requests have in common."""
+        """The settings that all its requests share."""
         return RequestSettings.of_header(self.header)
 
     def requests(self) -> Iterator[Request]:
@@ -167,7 +171,7 @@ class RequestFile:
         return self._of_rows(lambda row: _requests_of(row, shared))
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the prompts of the dialogues by id. Raises what `requests` raises."""
+        """Return the scripted dialogues by prompt id; raises what `requests` raises."""
         return dict(self._of_rows(_scripts_of))
 
     def keys(self) -> Iterator[str]:
@@ -253,12 +257,13 @@ def write_requests(
 
     Args:
         path: the request file.
-        asks: what is asked, in the order of the rows.
+        asks: the prompts to send, in the order of the rows.
         settings: what all requests have in common.
-        max_model_len: the most tokens of a prompt and its answer together; None where only the engine knows.
-        dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
-        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.follow_ups`); None without.
-        notes: what may be wrong with how the prompts are rendered.
+        max_model_len: the largest number of tokens of a prompt and its answer; None if only the engine knows.
+        dialogue: how to render later turns (see `refusal_eval.ask.turns.Turns`); None without dialogues.
+        retries: how to repeat votes that cannot be read (see `refusal_eval.judges.follow_ups`); None if they are not
+            repeated.
+        notes: possible faults in the rendering of the prompts.
     """
     asks, prefix = list(asks), list[Any]()
     if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):

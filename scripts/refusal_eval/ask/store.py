@@ -1,19 +1,19 @@
 """The store: every response ever paid for, by key, shared by studies.
 
-Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's,
-so that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is
-ignored. When a key stands more than once, the record of the earliest (time, file name, offset) counts.
+Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's, so
+that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is
+ignored. If a key occurs more than once, the record with the earliest (time, file name, offset) counts.
 
 What was read once never changes, whatever the clocks of hosts say: who looks records up notes in the engine's folder
 the newest time among them, and who writes gives later times only. A time more than a day ahead is neither noted nor
 followed: each later one would have to be still further ahead. On network file systems this holds as far as
 hosts see each other's files: a response that two of them write within their delay may change until both are seen.
 
-A record that is damaged is not stored: it is neither found nor kept from being executed again. A file that cannot be
-read is an error, for its records may be found a moment later.
+A damaged record counts as missing: it is not found, and its request is executed again. A file that cannot be read is an
+error, since its records may be readable a moment later.
 
-Beside each file stands a small index (see `store_index.py`), made again when missing; where its writer steered a model
-behind a gate, also the number of tokens that passed.
+Next to each file lies a small index (see `store_index.py`), rebuilt when missing; if its writer steered a model behind
+a gate, also the number of tokens that passed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ END_OF_TIME = "3000"  # from here on no time is taken for one
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
-Result = TypeVar("Result")
+T = TypeVar("T")
 # How a response ended; the last two are of engines that write no text. What is stored may have other words.
 FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
 PROBE_BYTES = 2**20  # a store that does not take so much is full
@@ -73,7 +73,7 @@ def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
 
 
 def read_receipt(path: str | Path) -> dict[str, Any]:
-    """Return a load's receipt.
+    """Read a load's receipt.
 
     Raises:
         BadFile: if it is none; the message says what to do.
@@ -88,17 +88,17 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
 
 
 class NotInStore(UserError):
-    """A receipt tells of responses that the store lacks."""
+    """A receipt names responses that the store lacks."""
 
 
 def not_in_store(what: str) -> NotInStore:
-    """Return the error for `what`, such as `2 responses are`, which a receipt tells of and the store lacks."""
+    """Return the error for `what`, such as `2 responses are`, that a receipt names and the store lacks."""
     return NotInStore(
         f"{what} not in the store, although executed before (was the store moved or pruned?). {BRING_BACK}"
     )
 
 
-def when_stored(read: Callable[[], Result]) -> Result:
+def when_stored(read: Callable[[], T]) -> T:
     """Return what `read` returns, which looks at the store; where responses are missing, look again for a minute.
 
     On a network file system a file that another host has closed may be seen late.
@@ -123,10 +123,10 @@ class StoreError(UserError, OSError):
 Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00$")]
 
 
-class Response(TypedDict):
+class StoredResponse(TypedDict):
     """What an engine answered. Log-probabilities, logits and vectors are packed (see `packing.py`).
 
-    An engine that tells neither tokens nor their log-probabilities has no `token_ids`, and `logprobs` None.
+    Without tokens and log-probabilities `token_ids` is empty and `logprobs` None.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
@@ -142,19 +142,19 @@ class Response(TypedDict):
     model_version: NotRequired[str | None]  # as a server of another party calls what answered
 
 
-class Record(TypedDict):
+class StoredRecord(TypedDict):
     """A line of a store file. `serving` is the id of the serving record, `time` is UTC, ISO 8601."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
 
     key: str
-    response: Response
+    response: StoredResponse
     serving: str
     time: Time
 
 
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_RESPONSE: TypeAdapter[Response] = TypeAdapter(Response)
+_RECORD: TypeAdapter[StoredRecord] = TypeAdapter(StoredRecord)
+_RESPONSE: TypeAdapter[StoredResponse] = TypeAdapter(StoredResponse)
 _TIME: TypeAdapter[str] = TypeAdapter(Time)
 
 
@@ -203,37 +203,37 @@ class StoreReader:
         stored = {record["key"] for record in self._records(in_order)}
         return [key for key in in_order if key not in stored]
 
-    def lookup(self, keys: Iterable[str]) -> dict[str, Record]:
+    def lookup(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
         """Return the record of every key that has one, and note that it was read: no later one takes its place."""
         wanted = list(keys)
-        found = self._found(wanted)
+        found = self._first_records(wanted)
         # A writer that has not seen the note yet may have stamped an earlier time meanwhile.
         while self._note(found.values()) and self._look():
-            found = self._found(wanted)
+            found = self._first_records(wanted)
         return found
 
-    def _found(self, keys: Iterable[str]) -> dict[str, Record]:
-        found: dict[str, Record] = {}
+    def _first_records(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
+        found: dict[str, StoredRecord] = {}
         for record in self._records(keys):
             key = record["key"]
             if key not in found or record["time"] < found[key]["time"]:  # equal times: files and offsets decide
                 found[key] = record
         return found
 
-    def _records(self, keys: Iterable[str]) -> Iterator[Record]:
+    def _records(self, keys: Iterable[str]) -> Iterator[StoredRecord]:
         """Yield the whole records of these keys, in the order of files and offsets; one may come twice."""
         wanted = sorted(set(keys))
         numbers = indexes.key_numbers(wanted)
         for path in list(self.files):
             with _reading(path):
-                for load in (None, indexes.load_index, indexes.indexed_anew):
+                for load in (None, indexes.load_index, indexes.rebuild_index):
                     with contextlib.suppress(_StaleIndex):
                         if load is not None:
                             self.files[path] = load(path)
                         yield from self._records_in(path, wanted, numbers)
                         break
 
-    def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[Record]:
+    def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[StoredRecord]:
         entries = self.files[path].entries
         which, where = indexes.matches(numbers, entries)
         if not len(which):
@@ -261,7 +261,7 @@ class StoreReader:
             self._damaged.add((path, offset))
             LOG.warning("%s, line %d: %s", path, _line_number(path, offset), what)
 
-    def _note(self, records: Iterable[Record]) -> bool:
+    def _note(self, records: Iterable[StoredRecord]) -> bool:
         """Note the newest time of these records where it is newer than all noted; return whether it was."""
         newer = {record["time"] for record in records if record["time"] > self._noted}
         newest = max((time for time in newer if not _far_ahead(time, self.folder)), default="")
@@ -272,17 +272,17 @@ class StoreReader:
             return False
         try:
             write_text(self.folder / NEWEST_READ, newest + "\n")
-        except OSError:  # who may not write here can keep nobody from writing earlier times
+        except OSError:  # without write access, others cannot be kept from writing earlier times
             return False
         return True
 
     def serving(self, numbers: indexes.KeyNumbers | None = None) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses.
 
-        For a file whose record cannot be read `DAMAGED` stands under a hash of the file's name.
+        An unreadable record appears as `DAMAGED` under a hash of the file's name.
 
         Args:
-            numbers: of the keys of responses that count, sorted (see `store_index.key_numbers`); None for all.
+            numbers: sorted numbers of the keys to consider (see `store_index.key_numbers`); None for all.
         """
         records: dict[str, Any] = {}
         for path, index in self.files.items():
@@ -292,7 +292,7 @@ class StoreReader:
             with _reading(path), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
-                        break  # serving records stand at the head of a file
+                        break  # serving records are at the head of a file
                     try:
                         record = json.loads(line)
                         own[record["serving_id"]] = record["serving_record"]
@@ -353,7 +353,7 @@ class StoreWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = open(self.path, "xb", buffering=0)  # noqa: SIM115 - lives as long as the writer
         except OSError as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
     def refuse_full(self) -> None:
         """Raise `StoreError` if the disk takes no data; one that is full still takes empty files."""
@@ -363,10 +363,10 @@ class StoreWriter:
                 probe.flush()
                 _flush_to_disk(probe.fileno())
         except OSError as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
-        """Write the serving record that the responses of this file refer to; call it before the first `append`."""
+        """Write the serving record of this file's responses; call it before the first `append`."""
         self._write({"serving_id": serving_id, "serving_record": dict(serving_record)})
 
     def append(self, key: str, response: Mapping[str, Any], serving_id: str) -> None:
@@ -393,7 +393,7 @@ class StoreWriter:
             # Last: what a signal leaves behind this offset is not covered by the index, and is read from the file.
             self._offset += len(line)
         except OSError as error:
-            self._failure = self._explained(error)
+            self._failure = self._explain(error)
             with contextlib.suppress(OSError):  # if that fails too: nothing follows, and a torn last line is ignored
                 self._handle.truncate(self._offset)
             raise self._failure from error
@@ -424,7 +424,7 @@ class StoreWriter:
             entries = entries[entries["offset"] < self._offset]
             indexes.save_index(indexes.FileIndex(self.path, entries, self._offset, self._offset, closed=True))
         elif self._failure is None:
-            raise self._explained(lost, "what it kept counts") from lost
+            raise self._explain(lost, "what it kept counts") from lost
 
     def _is_in_place(self) -> bool:
         """Tell whether the file of this writer's name is the one that it writes: it may be removed, or replaced."""
@@ -433,7 +433,7 @@ class StoreWriter:
         except FileNotFoundError:
             return False
 
-    def _explained(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
+    def _explain(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
         what = "the store cannot be written"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             what, kept = "the disk with the store is full", f"{kept}; free space and run again"
@@ -450,7 +450,7 @@ class StoreWriter:
 
 
 def writer_mark(pid: int) -> str:
-    """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
+    """Return the suffix (before `.jsonl`) of store files that a process of this host writes."""
     return f"-{socket.gethostname()}-{pid}"
 
 
@@ -474,7 +474,7 @@ class _StaleIndex(Exception):
     """A file is not what its index says."""
 
 
-def _whole(line: bytes) -> Record:
+def _whole(line: bytes) -> StoredRecord:
     """Return the record of a line.
 
     Raises:
@@ -486,13 +486,13 @@ def _whole(line: bytes) -> Record:
     return record
 
 
-def checked_response(response: Mapping[str, Any]) -> Response:
-    """Return a response that an engine has just given as it is read once it is stored, if it can be.
+def checked_response(response: Mapping[str, Any]) -> StoredResponse:
+    """Return an engine's new response in the form in which the store will return it.
 
-    What follows a response is made of what the store holds, now as in any later run.
+    Follow-up requests depend on that form, now and in every later run.
 
     Raises:
-        ValueError: if it cannot, or gives another reason for its end than those that answers are read by.
+        ValueError: if it cannot be stored, or has an unknown finish reason.
     """
     try:
         stored = _RESPONSE.validate_json(utf8(canonical_json(response)))
@@ -505,7 +505,7 @@ def checked_response(response: Mapping[str, Any]) -> Response:
     return stored
 
 
-def _check_numbers(response: Response) -> None:
+def _check_numbers(response: StoredResponse) -> None:
     """Raise `ValueError` if a number of a response cannot be read, or one is missing."""
     token_ids, values = response["token_ids"], unpack_floats(response["logprobs"] or "")
     if len(values) != len(token_ids):
@@ -534,7 +534,7 @@ def _line_number(path: Path, offset: int) -> int:
 
 
 def _newest_read(folder: Path) -> str:
-    """Return the newest time of a record that anybody has looked up; empty where nobody has, or the note is damaged."""
+    """Return the newest time of a record ever looked up; empty if none was, or the note is damaged."""
     try:
         noted = (folder / NEWEST_READ).read_text(encoding="utf-8").strip()
         datetime.datetime.fromisoformat(_TIME.validate_python(noted))
@@ -564,7 +564,7 @@ def _a_day_after(time: datetime.datetime) -> str:
 
 
 def _behind(folder: Path) -> str:
-    """Return the first time behind all that anybody has looked up; empty where nobody has."""
+    """Return the first time after all that were ever looked up; empty if none was."""
     noted = _newest_read(folder)
     if not noted:
         return ""

@@ -1,8 +1,7 @@
 """Indexes of store files: where the record of a key lies, without parsing a record.
 
-`<job>.index.npz` says where the records of `<job>.jsonl` lie, up to some byte. Files only grow, so that an index stays
-true of a file that is still written; what lies behind that byte is read from the file itself, and all of it when there
-is no index.
+`<job>.index.npz` has the positions of the records of `<job>.jsonl` up to some byte. Files only grow, so an index stays
+valid while its file is written; what follows that byte is read from the file, and all of it without an index.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ KEY_START = slice(len(LINE_START), len(LINE_START) + 32)  # of a line: the 32 he
 INDEX_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("offset", "<u8")])
 Index = npt.NDArray[np.void]  # of INDEX_ENTRY, ascending by `high`; the records of one key ascending by offset
 KeyNumbers = npt.NDArray[np.uint64]  # (number of keys, 2): high and low
-Positions = npt.NDArray[np.int64]
+FilePositions = npt.NDArray[np.int64]
 
 SAVED_FROM = 1_000_000  # bytes that were read for want of an index, from which on a reader saves one
 
 
 @dataclass(frozen=True)
 class FileIndex:
-    """Where the records of one store file lie."""
+    """The positions of the records in one store file."""
 
     path: Path
     entries: Index
     covered: int  # bytes up to the end of the last whole line
-    size: int  # bytes of the file when it was looked at: behind `covered` a last line may stand that is not whole
+    size: int  # bytes of the file when it was read; an incomplete last line may follow `covered`
     closed: bool = False  # whether the writer has said that it is done
 
     def brought_up_to_date(self) -> FileIndex:
@@ -49,7 +48,7 @@ class FileIndex:
             return self
         if size < self.covered:  # this is another file, and not the one that grows
             return load_index(self.path)
-        new, covered = _scanned(self.path, self.covered)
+        new, covered = _scan(self.path, self.covered)
         entries = np.concatenate([self.entries, new])
         return replace(self, entries=_ascending(entries), covered=covered, size=size, closed=False)
 
@@ -71,7 +70,6 @@ class IndexBuilder:
         self._rows += numbers + offset.to_bytes(8)
 
     def entries(self) -> Index:
-        """Return the index of the records added so far."""
         return _ascending(np.frombuffer(bytes(self._rows), dtype=INDEX_ENTRY.newbyteorder(">")).astype(INDEX_ENTRY))
 
 
@@ -91,12 +89,12 @@ def load_index(path: Path, save: bool = True) -> FileIndex:
 
 
 def save_index(index: FileIndex) -> None:
-    """Save an index beside its file. It is a convenience: where it cannot be written, there is none."""
+    """Save an index next to its file; it is optional, so failures to write are ignored."""
     with contextlib.suppress(OSError), written_whole(index_path(index.path), "wb") as stream:
         np.savez(stream, entries=index.entries, size=np.int64(index.covered), closed=np.bool_(index.closed))
 
 
-def indexed_anew(path: Path) -> FileIndex:
+def rebuild_index(path: Path) -> FileIndex:
     """Return the index of a store file that is not what its saved index says; that one is removed."""
     with contextlib.suppress(OSError):
         index_path(path).unlink()
@@ -104,7 +102,6 @@ def indexed_anew(path: Path) -> FileIndex:
 
 
 def index_path(path: Path) -> Path:
-    """Return where the index of a store file is saved."""
     return path.with_suffix(".index.npz")
 
 
@@ -114,10 +111,10 @@ def key_numbers(keys: Sequence[str]) -> KeyNumbers:
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
+def matches(keys: KeyNumbers, entries: Index) -> tuple[FilePositions, FilePositions]:
     """Return the position in `keys` and the position in `entries` of every entry that belongs to one of the keys.
 
-    Each key stands there once, in ascending order.
+    `keys` is ascending, without duplicates.
     """
     if len(keys) <= len(entries):
         key, entry = _equal(keys[:, 0], entries["high"])
@@ -127,7 +124,7 @@ def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
     return key[same], entry[same]
 
 
-def _equal(some: npt.NDArray[np.uint64], more: npt.NDArray[np.uint64]) -> tuple[Positions, Positions]:
+def _equal(some: npt.NDArray[np.uint64], more: npt.NDArray[np.uint64]) -> tuple[FilePositions, FilePositions]:
     """Return the positions of all pairs of equal numbers; both ascend."""
     first = np.searchsorted(more, some, "left")
     counts = np.searchsorted(more, some, "right") - first
@@ -141,7 +138,7 @@ def _ascending(entries: Index) -> Index:
     return entries[np.argsort(entries["high"], kind="stable")]
 
 
-def _scanned(path: Path, start: int) -> tuple[Index, int]:
+def _scan(path: Path, start: int) -> tuple[Index, int]:
     """Return the index of the whole lines from byte `start` on, and the byte where the last of them ends."""
     found, offset = IndexBuilder(), start
     with open(path, "rb") as handle:

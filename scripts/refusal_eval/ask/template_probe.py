@@ -1,6 +1,6 @@
 """A probe of a chat template: does it render whole messages, an assistant's header, and what its options say?
 
-What is certainly wrong stops before anything is asked; what may be meant is a note.
+What is certainly wrong stops the run before any request; what may be intended becomes a note.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from refusal_eval.core.errors import UserError
 
-Rows = Sequence[Mapping[str, str]]
+MessageRows = Sequence[Mapping[str, str]]
 
 MOST_SHAPES = 12  # sequences of roles that are tried
 LONG = 20_000  # characters of a long message
@@ -32,7 +32,7 @@ _NUMBERS = (0, 1, 2, 1_000_000)
 class Render(Protocol):
     """Renders messages as text, with the model's options or with others."""
 
-    def __call__(self, rows: Rows, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+    def __call__(self, rows: MessageRows, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
         """Return the text; `generation` asks for the header of the reply.
 
         Raises:
@@ -65,7 +65,7 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
     except UserError:
         return ["the template refuses a message with characters such as `<`, `&` and quotes; it could not be probed"]
     for row in rows:
-        did, sure = _done_to(row["content"], rendered)
+        did, sure = _change_of(row["content"], rendered)
         if sure:
             raise UserError(
                 f"{template} {did} a message of role `{row['role']}`, so that the model would not see what is meant. "
@@ -91,11 +91,11 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
     return list(dict.fromkeys(notes))
 
 
-def _order_notes(rows: Rows, rendered: str, template: str) -> list[str]:
-    """Return what a template does to the order and number of messages, each of which it renders, that may be meant.
+def _order_notes(rows: MessageRows, rendered: str, template: str) -> list[str]:
+    """Return notes on how a template changes the order or number of messages, where that may be intended.
 
     Raises:
-        UserError: if it changes the order of the turns. A system message may stand in any user's turn.
+        UserError: if it changes the order of the turns. A system message may be moved into any user turn.
     """
     whole, places = " ".join(rendered.split()), dict[str, list[int]]()
     notes = list[str]()
@@ -118,9 +118,9 @@ def _order_notes(rows: Rows, rendered: str, template: str) -> list[str]:
 
 
 def header_note(render: Render, shape: Sequence[str], template: str, prefill: str = "") -> str | None:
-    """Return that the header of the reply may be missing; None where nothing says so.
+    """Return a note if the reply's header may be missing, else None.
 
-    `[INST]`-like templates write none, and are right. What stands before a reply in a dialogue shows which is meant.
+    `[INST]`-like templates rightly write none. The text before a reply in a dialogue shows what the template means.
 
     Raises:
         UserError: if a dialogue has a header with a role there, and a prompt ends as it would without a reply.
@@ -159,14 +159,14 @@ def option_notes(
     shapes: Collection[Sequence[str]],
     constants: Collection[Any],
 ) -> list[str]:
-    """Return a note for each option whose value has no effect, or another one than it says.
+    """Return a note for each option whose value has no effect, or not the expected one.
 
-    A value that equals the template's default has none by right: another one of its type then has an effect.
+    The template's default rightly has none, if another value of its type has one.
 
     Args:
-        constants: the texts and numbers that stand in the template.
+        constants: the texts and numbers in the template.
     """
-    dialogues: list[Rows] = list(_USUAL)
+    dialogues: list[MessageRows] = list(_USUAL)
     dialogues += [[{"role": role, "content": _probe_text(n)} for n, role in enumerate(shape)] for shape in shapes]
 
     def seen(changed: Mapping[str, Any]) -> list[str | None]:
@@ -192,7 +192,7 @@ def option_notes(
 
 
 # What options may depend on, whatever prompts a study has: an instruction, and reasoning in an earlier turn.
-_USUAL: Sequence[Rows] = (
+_USUAL: Sequence[MessageRows] = (
     [{"role": "user", "content": "Hello"}],
     [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
     [
@@ -203,7 +203,7 @@ _USUAL: Sequence[Rows] = (
 )
 
 
-def _rendered_or_none(render: Render, rows: Rows, options: Mapping[str, Any]) -> str | None:
+def _rendered_or_none(render: Render, rows: MessageRows, options: Mapping[str, Any]) -> str | None:
     try:
         return render(rows, options)
     except UserError:  # a value of another type may not suit the template
@@ -242,8 +242,8 @@ def _probe_text(number: int) -> str:
     )
 
 
-def _done_to(text: str, rendered: str) -> tuple[str, bool]:
-    """Return what a template did to a text, empty for nothing; and whether it is certainly wrong."""
+def _change_of(text: str, rendered: str) -> tuple[str, bool]:
+    """Return what a template did to a text (empty if nothing), and whether it is certainly wrong."""
     if text in rendered:
         return "", False
     flat, whole = " ".join(text.split()), " ".join(rendered.split())

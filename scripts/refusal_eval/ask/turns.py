@@ -23,16 +23,16 @@ Response = Mapping[str, Any]
 
 
 class Following(Protocol):
-    """What is asked after the first requests of a file: later turns of dialogues, or unreadable votes once more."""
+    """The source of follow-up requests: later turns of dialogues, or repeats of unreadable votes."""
 
     file: RequestFile
 
     def left(self, request: Request) -> int:
-        """Return how many requests are to be expected from this one on, if nothing ends early."""
+        """Return the number of requests from this one to the end, if nothing ends early."""
         ...
 
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
-        """Return what is asked after these were answered; None when it is over."""
+        """Return the request that follows these responses; None at the end."""
         ...
 
 
@@ -41,11 +41,11 @@ class Turns:
 
     Args:
         file: the request file of a cell.
-        tokenizer_folder: folder of the model's tokenizer, read only where the file has dialogues; None for an engine
-            that takes messages.
+        tokenizer_folder: folder of the model's tokenizer, read only if the file has dialogues; None for an engine that
+            takes messages.
 
     Raises:
-        UserError: if the template file is another than that of the first turns.
+        UserError: if the template file has changed since the first turns.
     """
 
     def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
@@ -60,18 +60,18 @@ class Turns:
             self._reader = AnswerReader(tokenizer_folder, self._how["reasoning"], rendering["trust_remote_code"])
 
     def asked(self, prompt_id: str) -> list[int]:
-        """Return the turns of a prompt that are asked."""
+        """Return the turns of a prompt that need a response."""
         script = self._scripts.get(prompt_id)
         return [0] if script is None else asked_turns(script)
 
     def left(self, request: Request) -> int:
-        """Return how many turns are asked from this one on, if the dialogue does not end early."""
+        """Return the number of turns from this one to the end, if the dialogue does not end early."""
         return sum(turn >= request.turn for turn in self.asked(request.prompt_id))
 
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
-        """Return what is asked after these turns of one (prompt, sample) were answered; None when it is over.
+        """Return the request that follows these turns of one (prompt, sample); None at the end.
 
-        The request's key is None where the conversation has grown too long for the engine.
+        The request's key is None if the conversation has become too long for the engine.
 
         Raises:
             UserError: if the chat template refuses the conversation.
@@ -88,12 +88,12 @@ class Turns:
         study_seed = self._how["seed"]
         seed = None if study_seed is None else sample_seed(study_seed, first.prompt_id, first.sample, turn)
         key = self.file.settings.key(rendered, seed, self._how["max_model_len"])
-        return first.followed_by(rendered, turn, seed, key)
+        return first.follow_up(rendered, turn, seed, key)
 
 
 @dataclasses.dataclass
 class Chain:
-    """The turns of one (prompt, sample), as far as the store knows them."""
+    """The turns of one (prompt, sample), as far as the store has them."""
 
     answered: list[tuple[Request, Mapping[str, Any]]]  # requests with their records in the store
     # the next request, without a record (its key is None if it does not fit); None when the dialogue is over
@@ -108,7 +108,7 @@ class Chain:
 
     @property
     def responses(self) -> list[tuple[Request, Response]]:
-        """What was asked and answered so far."""
+        """The answered requests so far, with their responses."""
         return [(request, record["response"]) for request, record in self.answered]
 
 
@@ -124,7 +124,7 @@ def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
 
 
 def _follow(chains: Sequence[Chain], turns: Following, store: StoreReader) -> None:
-    """Follow chains that have only begun as far as the store goes."""
+    """Extend new chains as far as the store has responses."""
     going_on = chains
     while going_on:  # once per turn, so that each turn takes one look-up for all
         records = store.lookup(chain.next.key for chain in going_on if chain.next is not None and chain.next.key)

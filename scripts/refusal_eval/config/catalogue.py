@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.datasets import Dataset, Split
-from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.explain import validated
+from refusal_eval.config.feature_keys import MODEL_KEYS, FeatureKeys
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
-from refusal_eval.config.sweep import swept
 from refusal_eval.config.yaml_source import Layer, Source, Written, look_up
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest, nearest_name
@@ -27,7 +27,7 @@ SECTIONS: dict[str, Any] = {
     "datasets": Dataset,
     "judges": Judge,
     "gold": Gold,
-    "directions": Direction,
+    **{section: OF_FEATURES.get(section) for section in OF_FEATURES.names()},
 }
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
 # What one entry is called; gold is called gold.
@@ -110,7 +110,9 @@ class Catalogue:
         else:
             self._add(definition.section, name, entry)
         if definition.section == "models":
-            self._add_swept(name, entry)
+            for keys in map(MODEL_KEYS.get, MODEL_KEYS.names()):
+                if keys.makes_several is not None:
+                    self._add_several(name, entry, keys)
 
     def _read(self, source: Source, shipped: bool) -> None:
         self._problems.extend(source.problems)
@@ -210,21 +212,19 @@ class Catalogue:
         if valid is not None:
             self.valid[section][name] = valid
 
-    def _add_swept(self, name: str, entry: Written) -> None:
-        """Add the models of a sweep."""
-        model = self.valid["models"].get(name)
-        if model is None and entry.get("sweep") is not None:
+    def _add_several(self, name: str, entry: Written, keys: type[FeatureKeys]) -> None:
+        """Add the models of a sweep, if the entry is one by these keys."""
+        model, key = self.valid["models"].get(name), str(keys.makes_several)
+        if model is None and entry.get(key) is not None:
             self.broken_sweeps.append(name)
-        if model is None or model.sweep is None:
+        if model is None:
             return
         own = entry.layers[-1]
-        for member, changes in swept(name, model):
+        for member, changes in keys.several(model, name):
             taken = member in self.written["models"] or ("models", member) in self._definitions
             if len(member) > MOST_CHARACTERS or taken:
                 why = "which is too long" if len(member) > MOST_CHARACTERS else "which another entry has"
-                self._problems.append(
-                    entry.problem(("sweep",), f"makes a model `{member}`, {why}; choose another name")
-                )
+                self._problems.append(entry.problem((key,), f"makes a model `{member}`, {why}; choose another name"))
                 continue
             self._add("models", member, Written([*entry.layers, Layer(changes, own.source, own.path)]))
             self.swept.setdefault(name, []).append(member)

@@ -29,9 +29,10 @@ class Change:
         own_load: whether a model with it shares no engine load with others.
         has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
         wants: what is taken from there, in one word, as lists of downloads show it.
-        captured: whether activations can be captured under it, for a separation.
-        load_code, words_code, damage_code: `module:function` for `loaded`, `methods_words` and `damage_by`. They are no
-            imports: the code of a load, or of a report, must not make requests again.
+        captured: whether activations can be captured under it.
+        may_spoil: whether it may change more of answers than whether they refuse, so that a table shows what.
+        load_code, words_code, damage_code, made_up_code: `module:function` for `loaded`, `methods_words`, `damage_by`
+            and `made_up`. They are no imports: the code of a load, or of a report, must not make requests again.
     """
 
     name: ClassVar[str]
@@ -41,9 +42,23 @@ class Change:
     has_source: ClassVar[bool] = False
     wants: ClassVar[str] = ""
     captured: ClassVar[bool] = False
+    may_spoil: ClassVar[bool] = False
     load_code: ClassVar[str] = ""
     words_code: ClassVar[str] = ""
     damage_code: ClassVar[str] = ""
+    made_up_code: ClassVar[str] = ""
+
+    def not_captured(self, value: Any) -> str | None:
+        """Return why activations cannot be captured under this value of an entry, as words after the model's name."""
+        return None
+
+    def made_from(self, value: Any) -> list[tuple[str, str]]:
+        """Return what a value of an entry is made from: use of activations (`ActivationUse.name`) and name of each."""
+        return []
+
+    def fitted_prompts(self, value: Any) -> bool:
+        """Return whether a value of an entry lets its model be evaluated on prompts that it was made from."""
+        return False
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the file that says what identifies the change, as a list; none where the model's entry says it."""
@@ -68,7 +83,7 @@ class Change:
 
         Args:
             entry: the model's.
-            evaluated: whether the study evaluates the cell, and does not only fit or separate directions on it.
+            evaluated: whether the study evaluates the cell, and does not only capture activations of it.
         """
         return {self.name: True if self.loads else entry[self.name]}
 
@@ -103,6 +118,17 @@ class Change:
             folder: the study's, to which paths in these files are relative.
         """
         loaded: LoadedChange = named(self.load_code)(files, folder)
+        return loaded
+
+    def made_up(self, weights: str, folder: Path, alike: bool) -> LoadedChange:
+        """Return a made-up change, which `check --model` serves in place of a model's own if `made_up_code` names one.
+
+        Args:
+            weights: the folder of the model's weights.
+            folder: where its files go.
+            alike: whether it makes all tokens of all prompts equally likely; else it has no effect.
+        """
+        loaded: LoadedChange = named(self.made_up_code)(weights, folder, alike)
         return loaded
 
     def damage_by(self, serving: Mapping[str, Any]) -> str | None:

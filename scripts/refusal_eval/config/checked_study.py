@@ -1,26 +1,29 @@
 """A study while it is checked: what is valid of it and of the entries that it names, and where all of it is written."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from refusal_eval.config.activation_use import activation_uses
+from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.catalogue import Catalogue
-from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction, Separation, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.explain import valid_items, valid_keys
+from refusal_eval.config.explain import check, valid_items, valid_keys
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import AnyFigure, Figure
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
-from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.shapes import Entry, KeyPath, fields_of
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.config.yaml_source import Written
 
+EntryT = TypeVar("EntryT", bound=Entry)
+
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
 SHOWN = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}  # in tables and figures
-LISTS = {**SHOWN, "directions": "direction"}
+LISTS = {**SHOWN, **{section: section.removesuffix("s") for section in OF_FEATURES.names()}}
 
 
 class CheckedStudy:
@@ -30,10 +33,10 @@ class CheckedStudy:
 
     Attributes:
         settings: its valid keys; one that must be there and is not valid is None.
-        comparisons, figures, separation: the valid entries of these lists, by their place.
-        used: the names of the entries that it uses, valid or not, by section, in its order; splits that only
-            directions use and judges that only other judges ask come last.
-        models, splits, judges, gold, directions: the valid entries that it lists; among `judges` are those that
+        figures: the valid ones, by their place.
+        used: the names of the entries that it uses, valid or not, by section, in its order; splits that are only
+            captured and judges that only other judges ask come last.
+        models, splits, judges, gold: the valid entries that it lists; among `judges` are those that
             others ask.
         view: what kinds of judges and of figures ask.
 
@@ -56,16 +59,13 @@ class CheckedStudy:
         self.settings: Study = settings or valid_keys(Study, written.value)
         self.written, self.catalogue = written, catalogue
         self.root, self.lock, self.open_pins = root, lock, open_pins
-        self.comparisons: dict[int, ComparisonFamily] = valid_items(ComparisonFamily, written.get("comparisons"))
         self.figures: dict[int, Figure] = valid_items(AnyFigure, written.get("figures"))
-        self.separation: dict[int, Separation] = valid_items(Separation, written.get("separation"))
         self.used: dict[str, list[str]] = {section: self._known(section, self.names(section)) for section in LISTS}
         self.models: dict[str, Model] = self.entries("models")
         self.splits: dict[str, Split] = self.entries("splits")
         self.gold: dict[str, Gold] = self.entries("gold")
-        self.directions: dict[str, Direction] = self.entries("directions")
         splits, judges = list(self.used["splits"]), list(self.used["judges"])
-        self.used["splits"] += [name for name in self.direction_splits() if name not in splits]
+        self.used["splits"] += [name for name in self.captured_splits() if name not in splits]
         asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
         seconds = self._known("judges", asked)
         self.used["judges"] += [name for name in seconds if name not in judges]
@@ -81,8 +81,8 @@ class CheckedStudy:
             splits={name: valid["splits"].get(name) for name in splits},
             samples=self.settings.samples,
             primary_judge=self.settings.primary_judge or next(iter(self.names("judges")), ""),
-            separations={entry.name: entry.models for entry in self.separation.values()},
-            steering=(self.models, self.directions),
+            entries={"models": self.models, **{section: self.entries(section) for section in OF_FEATURES.names()}},
+            items=self.valid_items,
             written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
         )
 
@@ -122,7 +122,11 @@ class CheckedStudy:
             return True
         if key in LISTS:
             return all(name in self.catalogue.valid[key] for name in self.names(key)) and isinstance(listed, list)
-        return isinstance(listed, list) and len(getattr(self, key)) == len(listed)
+        return not check(fields_of(Study)[key], listed)[1]
+
+    def valid_items(self, key: str, entry: type[EntryT]) -> dict[int, EntryT]:
+        """Return the items of a list of the study that have no mistake, by their place."""
+        return valid_items(entry, self.written.get(key))
 
     def entries(self, section: str) -> dict[str, Any]:
         """Return the valid entries of a section that the study uses, by name."""
@@ -143,16 +147,18 @@ class CheckedStudy:
             broken = set(self.used[section]) - set(self.catalogue.valid[section])
             yield from (engine for name in broken if isinstance(engine := written[name].get("engine"), str))
 
-    def sides(self) -> Iterator[tuple[KeyPath, Side]]:
-        """Yield each side of the study's directions and separations, with its place."""
-        entries: list[tuple[KeyPath, Direction | Separation]] = [
-            *((("directions", name), entry) for name, entry in self.directions.items()),
-            *((("separation", place), entry) for place, entry in self.separation.items()),
-        ]
-        yield from (((*where, key), side) for where, entry in entries for key, side in entry.sides.items())
+    def sides(self, of_model: str | None = None) -> Iterator[tuple[KeyPath, Side]]:
+        """Yield each group of prompts whose activations the study reads, with its place.
 
-    def direction_splits(self) -> list[str]:
-        """Return the splits of the catalogue that the study's directions and separations name, each once."""
+        Args:
+            of_model: a model, for those that its activations are read on.
+        """
+        for asked in (one for use in activation_uses() for one in use.checked(self)):
+            if of_model is None or of_model in asked.models.values():
+                yield from (((*asked.place, key), side) for key, side in asked.sides.items())
+
+    def captured_splits(self) -> list[str]:
+        """Return the splits of the catalogue that these name, each once."""
         return self._known("splits", (name for _, side in self.sides() for name in (side.split, *(side.without or ()))))
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:

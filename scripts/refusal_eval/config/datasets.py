@@ -13,7 +13,7 @@ from refusal_eval.core.right_answers import Match
 
 Expectation = Literal["refuse", "comply", "varies"]
 Reading = Literal["strict", "broad"]
-Cell = str | int | float | bool
+CellValue = str | int | float | bool
 
 
 class Columns(Entry):
@@ -142,7 +142,7 @@ class Split(Marks):
 
     source: DataSource = Field(description="Where the rows come from.")
     columns: Columns = Field(Columns(prompt="prompt"), description="Which columns hold what.")
-    where: dict[Text, Cell | list[Cell]] | None = Field(
+    where: dict[Text, CellValue | list[CellValue]] | None = Field(
         None,
         min_length=1,
         description="Keep only rows whose cells hold these values: `{label: safe}`, or `{label: [safe, unclear]}` for "

@@ -6,14 +6,13 @@ Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.intervention_entry import Intervention
-from refusal_eval.config.kinds import ADAPTER_SOURCES, OfKind
+from refusal_eval.config.feature_keys import MODEL_KEYS, with_feature_keys
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
@@ -29,8 +28,7 @@ from refusal_eval.config.shapes import (
     refuse_clusters_without_ids,
     refuse_options_without_template,
 )
-from refusal_eval.config.source_entries import DataSource, Source
-from refusal_eval.config.sweep import Sweep
+from refusal_eval.config.source_entries import DataSource
 
 Label = Literal["refusal", "partial", "compliance"]
 LEAST_TEMPERATURE = 0.01
@@ -119,6 +117,7 @@ class Reasoning(Entry):
         return self
 
 
+@with_feature_keys(MODEL_KEYS)
 class Model(Entry):
     """What is evaluated: an engine with a system prompt, chat-template options and sampling."""
 
@@ -154,24 +153,6 @@ class Model(Entry):
         [],
         description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
     )
-    intervention: Intervention | None = Field(
-        None,
-        description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
-        "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
-    )
-    sweep: Sweep | None = Field(
-        None,
-        description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
-        "names it has them all (docs/interventions.md).",
-    )
-    lora: Annotated[Source, OfKind(ADAPTER_SOURCES)] | None = Field(
-        None,
-        description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
-        "two files. Models of one engine that differ by adapter share its load (with `batch: engine`), together with "
-        "the model without an adapter. The prompt is rendered with the engine's tokenizer and template; if the adapter "
-        "brings its own template, name it as `template`.",
-    )
-
     recorded: AnswersFolder | None = Field(
         None,
         description="Folder with answers that were drawn elsewhere, in the published library's layout: "
@@ -195,15 +176,6 @@ class Model(Entry):
     def _whole_or_parted(self) -> Model:
         if self.judged_whole and self.reasoning is not None:
             raise ValueError("`judged_whole` is for models without `reasoning`; leave one of them out")
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_sweep(self) -> Model:
-        if self.sweep is not None and self.intervention is None:
-            raise ValueError("`sweep` changes an `intervention`, and this model has none")
-        swept = self.sweep is not None and self.sweep.layers is not None
-        if self.intervention is not None and self.intervention.layers is None and not swept:
-            raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self
 
 

@@ -3,20 +3,22 @@
 import copy
 import datetime
 import functools
+import itertools
 import re
 import typing
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from refusal_eval.config.problems import Problem, one_of
-from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
+from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kind_key, kinds_of, leaves, shown
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.hints import nearest, nearest_name
 
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
+UNKNOWN_KIND = ("union_tag_invalid", "union_tag_not_found")
 SLIP = 0.8  # so near to a key of its own level is a slip
 # Where a list or a mapping may stand: what one says of the other.
 OTHER_MEMBER = (("list_type", dict), ("model_type", list))
@@ -58,10 +60,19 @@ class Explained:
 
 @dataclass(frozen=True)
 class Spot:
-    """Where an error of pydantic's is: the key's path, the class that owns the key, and the types it may have."""
+    """Where an error of pydantic's is.
+
+    Attributes:
+        path: the key's.
+        owner: the class that owns the key.
+        others: the classes that the owner's mapping would have if it were of another kind.
+        types: those that the key may have.
+        is_key: whether the key itself is wrong, and not its value.
+    """
 
     path: KeyPath
     owner: type[BaseModel] | None
+    others: list[type[BaseModel]]
     types: list[Any]
     is_key: bool
 
@@ -151,9 +162,25 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
             continue  # a list or a mapping may stand here: of what does only what is wrong inside it is reported
         mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
         found.setdefault(mistake.path, mistake)
+        if item["type"] in UNKNOWN_KIND and mistake.assume is None and isinstance(item["input"], dict):
+            for inside in _whatever_its_kind(spot, item["input"]):
+                found.setdefault(inside.path, inside)
     # A misspelt key is one mistake, not also a missing one.
     meant = {(*mistake.path[:-1], mistake.meant) for mistake in found.values() if mistake.meant is not None}
     return [mistake for mistake in found.values() if not (mistake.missing and mistake.path in meant)]
+
+
+def _whatever_its_kind(spot: Spot, value: dict[Any, Any]) -> Iterator[Explained]:
+    """Yield what is wrong inside a mapping of unknown kind, whichever of all kinds it is meant to be."""
+    kinds = [leaf for leaf in spot.types if is_entry(leaf) and kinds_of(leaf)]
+    mistakes = [check(kind, value | {kind_key(kind): kinds_of(kind)[0]})[1] for kind in kinds]
+    by_kind = [{mistake.path: mistake for mistake in found} for found in mistakes]
+    for path in by_kind[0]:
+        if all(path in found for found in by_kind):
+            # What is wrong with a key says more than that a kind has none of this name.
+            having = (found for kind, found in zip(kinds, by_kind, strict=True) if path[0] in fields_of(kind))
+            slips = (found for found in by_kind if found[path].meant is not None)
+            yield replace(next(itertools.chain(having, slips, by_kind))[path], path=(*spot.path, *path))
 
 
 def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
@@ -167,14 +194,16 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
         return Explained(path, f"unknown key `{path[-1]}`: {place}")
     if kind == "extra_forbidden":
         allowed = [*(fields_of(spot.owner) if spot.owner else ()), *also]
+        if (there := _key_of_others(str(path[-1]), allowed, spot)) is not None:
+            return there
         message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
         return Explained(path, message, meant=nearest_name(path[-1], allowed))
     if kind == "missing":
         field = spot.owner.model_fields.get(str(path[-1])) if spot.owner else None
         words = f" ({field.description.rstrip('.')})" if field and field.description else ""
         return Explained(path, "this key is missing" + words, missing=True)
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _wrong_kind(path, value, [kind for leaf in spot.types if is_entry(leaf) for kind in kinds_of(leaf)])
+    if kind in UNKNOWN_KIND:
+        return _wrong_kind(path, value, [leaf for leaf in spot.types if is_entry(leaf)])
     if kind == "literal_error" and not any(map(is_entry, spot.types)) and not _takes_list(spot.types):
         allowed = [word for leaf in spot.types for word in typing.get_args(leaf)]
         return Explained(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
@@ -185,9 +214,12 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
     if kind == "value_error":
         return Explained(path, item["msg"].removeprefix("Value error, "))
     if TYPE_ERROR.search(kind) or kind == "literal_error":
-        return Explained(path, f"must be {_in_words(spot.types)}, not {shown(value)}{_hint(spot.types, value)}")
+        hint = _hint(spot.types, value) or _hint_of_others(spot, value)
+        return Explained(path, f"must be {_in_words(spot.types)}, not {shown(value)}{hint}")
     if kind in BOUNDS:
-        return Explained(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
+        bound = next(iter(context.values()))
+        least = f"{bound:g}" if isinstance(bound, float) else str(bound)
+        return Explained(path, f"must be {BOUNDS[kind]} {least}, not {shown(value)}")
     return Explained(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
 
 
@@ -204,25 +236,63 @@ def _place_of(key: str, owner: type[BaseModel]) -> str:
     return f"it belongs in {one_of(inside)}" if inside and not nearest_name(key, fields_of(owner), SLIP) else ""
 
 
+def _key_of_others(key: str, allowed: list[str], spot: Spot) -> Explained | None:
+    """Return that a key is one of other kinds, or a slip of one; None where it is rather a slip of one's own."""
+    others = {name: [other for other in spot.others if name in fields_of(other)] for name in _keys(spot.others)}
+    if spot.owner is None or nearest_name(key, allowed, SLIP):
+        return None
+    if key in others:
+        return Explained(spot.path, f"is for {_kinds_only(others[key], spot.owner)}; leave it out")
+    meant = None if nearest_name(key, allowed) else nearest_name(key, others, SLIP)
+    if meant is None:
+        return None
+    message = f"unknown key `{key}`; did you mean `{meant}`? That is for {_kinds_only(others[meant], spot.owner)}"
+    return Explained(spot.path, message, meant=meant)
+
+
+def _keys(entries: Iterable[type[BaseModel]]) -> set[str]:
+    return {name for entry in entries for name in fields_of(entry)}
+
+
+def _hint_of_others(spot: Spot, value: Any) -> str:
+    """Return which kinds would take a value that a key of its owner does not take."""
+    key = str(spot.path[-1]) if spot.path else ""
+    if spot.owner is None or key not in fields_of(spot.owner):
+        return ""
+    able = [other for other in spot.others if key in fields_of(other) and not check(fields_of(other)[key], value)[1]]
+    kinds = _kinds_only(able, spot.owner)
+    return f": that is for {kinds}" if kinds else ""
+
+
+def _kinds_only(others: list[type[BaseModel]], own: type[BaseModel]) -> str:
+    """Return that something is for some kinds of a union and not for one's own; nothing where there are none."""
+    key, kinds = kind_key(own), [f"`{kind}`" for other in others for kind in kinds_of(other)]
+    word = key if len(kinds) == 1 else f"{key}s"
+    listed = ", ".join(kinds[:-1]) + (" and " if kinds[1:] else "") + kinds[-1] if kinds else ""
+    return f"{word} {listed} only, and this one is `{kinds_of(own)[0]}`" if kinds else ""
+
+
 def _takes_list(types: Iterable[Any]) -> bool:
     return any(typing.get_origin(leaf) is list for leaf in types)
 
 
-def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Explained:
-    here = (*path, "kind")
+def _wrong_kind(path: KeyPath, value: Any, entries: list[type[BaseModel]]) -> Explained:
+    key, kinds = kind_key(entries[0]), [kind for entry in entries for kind in kinds_of(entry)]
+    here = (*path, key)
     if not isinstance(value, dict):
         return Explained(
-            path, f"must be a mapping with a `kind` (one of {', '.join(sorted(kinds))}), not {shown(value)}"
+            path, f"must be a mapping with a `{key}` (one of {', '.join(sorted(kinds))}), not {shown(value)}"
         )
-    if "kind" in value:
-        meant = nearest_name(value["kind"], kinds)
-        message = f"unknown kind {shown(value['kind'])}" + nearest(value["kind"], kinds)
-        return Explained(here, message, assume={**value, "kind": meant} if meant is not None else None)
-    misspelt = nearest_name("kind", (key for key in value if isinstance(key, str)), cutoff=0.65)
+    if key in value:
+        meant = nearest_name(value[key], kinds)
+        message = f"unknown {key} {shown(value[key])}" + nearest(value[key], kinds)
+        return Explained(here, message, assume={**value, key: meant} if meant is not None else None)
+    unknown = {name for name in value if isinstance(name, str)} - _keys(entries)
+    misspelt = nearest_name(key, unknown, cutoff=0.65)
     if misspelt is not None:
-        others = {key: item for key, item in value.items() if key != misspelt}
-        message = f"unknown key `{misspelt}`; did you mean `kind`?"
-        return Explained((*path, misspelt), message, assume={**others, "kind": value[misspelt]})
+        others = {name: item for name, item in value.items() if name != misspelt}
+        message = f"unknown key `{misspelt}`; did you mean `{key}`?"
+        return Explained((*path, misspelt), message, assume={**others, key: value[misspelt]})
     return Explained(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
 
 
@@ -257,12 +327,13 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
     """Return where pydantic's `loc` leads; beside keys it names members of unions, which are not part of a path."""
     path: list[str | int] = []
     owner: type[BaseModel] | None = None
+    others, union = list[type[BaseModel]](), list[type[BaseModel]]()
     here = [leaf for leaf, _ in leaves(annotation)]
     for part in loc:
         entries = [leaf for leaf in here if is_entry(leaf)]
         tagged = [entry for entry in entries if part in kinds_of(entry)]
         if tagged and len(entries) > 1:
-            here = tagged
+            here, union = tagged, [entry for entry in entries if entry not in tagged]
             continue
         if len(here) > 1 and part in [entry.__name__ for entry in entries]:
             continue  # the member of a union that is an entry
@@ -276,7 +347,8 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
             continue
         path.append(part)
         owner = entries[0] if entries and not isinstance(part, int) else None  # beside a list
+        others, union = union, []
         if owner is not None:
             inner = [fields_of(owner)[str(part)]] if part in fields_of(owner) else []
         here = [leaf for hint in inner for leaf, _ in leaves(hint)]
-    return Spot(tuple(path), owner, here, "[key]" in loc)
+    return Spot(tuple(path), owner, others, here, "[key]" in loc)

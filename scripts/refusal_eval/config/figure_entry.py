@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.config.sweep import curves
 from refusal_eval.core.hints import nearest
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
@@ -26,7 +26,7 @@ MOST_CURVES = 8  # as many as `plots.curves` can tell apart
 class Shown:
     """What a figure shows, each in its order, once the study has filled in what its entry leaves open.
 
-    `gold` is that on which the judges' cards are read, `curves` are those among the models (`sweep.curves`).
+    `gold` is that on which the judges' cards are read, `curves` are those among the models (`FeatureKeys.curves`).
     """
 
     judges: list[str]
@@ -34,7 +34,7 @@ class Shown:
     splits: list[str] = field(default_factory=list)
     gold: list[str] = field(default_factory=list)
     curves: dict[str, dict[str, float]] = field(default_factory=dict)
-    separations: list[str] = field(default_factory=list)
+    further: dict[str, list[str]] = field(default_factory=dict)  # names for the wildcards of its kind
 
 
 class FigureLabels(Entry):
@@ -53,10 +53,14 @@ class Figure(Entry):
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
         needs: what it is drawn from: nouns of the table of files (study/files.py), and names of analyses.
+        wildcards: those in these files besides judge, model, split and gold; `Shown.further` fills them.
+        keys: lists of a study, besides models, splits and judges, that it asks for what it shows.
     """
 
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
+    wildcards: ClassVar[tuple[str, ...]] = ()
+    keys: ClassVar[tuple[str, ...]] = ()
 
     kind: str
     name: Slug = Field(description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv` and `.caption.*`.")
@@ -124,9 +128,13 @@ AnyFigure = Annotated[Figure, OfKind(FIGURES)]
 
 
 def curves_among(models: Sequence[str], study: StudyView) -> dict[str, dict[str, float]]:
-    """Return the dose-response curves among these models, see `sweep.curves`."""
-    entries, directions = study.steering
-    return curves({name: entries[name] for name in models if name in entries}, directions)
+    """Return the dose-response curves among these models, see `FeatureKeys.curves`."""
+    entries = study.entries.get("models", {})
+    found = {name: entries[name] for name in models if name in entries}
+    curves: dict[str, dict[str, float]] = {}
+    for name in MODEL_KEYS.names():
+        curves |= MODEL_KEYS.get(name).curves(found, study.entries)
+    return curves
 
 
 def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:

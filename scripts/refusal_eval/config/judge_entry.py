@@ -93,6 +93,10 @@ class JudgeEntry(Entry):
         """Return the part of the entry that can change a verdict: all but its label and floor."""
         return self.model_dump(mode="json", exclude={"label", "floor"})
 
+    def deciding_on(self, study: StudyView, gold: bool) -> dict[str, Any]:
+        """Return the same as it is on gold, or on answers of models: a threshold fitted on gold is not used on gold."""
+        return self.deciding()
+
     def files(self) -> list[str]:
         """Return the user's files whose content decides its verdicts."""
         return []
@@ -133,9 +137,13 @@ class JudgeEntry(Entry):
         """Return whether its verdicts name the kind of a refusal, or of every answer."""
         return "always" if self.named_kinds(study) else "never"
 
-    def learned_from(self, study: StudyView) -> set[str]:
-        """Return the gold that its verdicts were fitted on."""
-        return set()
+    def gold_to_fit(self) -> list[str]:
+        """Return the gold that it is fitted on before it judges (see judges/learning_judge.py)."""
+        return []
+
+    def gold_behind(self, study: StudyView) -> set[str]:
+        """Return the gold that its verdicts were fitted on, with that behind the judges that it reads."""
+        return set(self.gold_to_fit()).union(*(study.judges[name].gold_behind(study) for name in self.reads()))
 
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold that its threshold is fitted on; None for a threshold of its own."""
@@ -143,6 +151,10 @@ class JudgeEntry(Entry):
 
     def own_threshold(self) -> float | None:
         """Return the threshold that the entry names and the judge uses."""
+        return None
+
+    def plan_assumes(self) -> str | None:
+        """Return what a plan assumes of it, as one sentence."""
         return None
 
     def summary(self, words: Words) -> str:

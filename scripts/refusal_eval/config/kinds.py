@@ -185,13 +185,13 @@ FIGURES = Kinds(
         "categories": "refusal_eval.plots.categories_figure:CategoriesFigure",
         "tau_sweep": "refusal_eval.plots.tau_sweep_figure:TauSweepFigure",
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
-        "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
-        "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
     },
 )
 
 CHANGES = Registry("change of a model", "CHANGES")
+
+ACTIVATION_USES = Registry("use of activations", "ACTIVATION_USES")
 
 ANALYSES = Registry("analysis", "ANALYSES")
 
@@ -204,5 +204,5 @@ def feature_files(file: str) -> list[Path]:
     """Return the files of a name in the folders of features: of those that ship in their order, then a study's own."""
     features = importlib.import_module("refusal_eval.features")
     folders = [Path(str(features.__file__)).with_name(feature) for feature in features.FEATURES]
-    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added()]
+    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added_names()]
     return [path for path in dict.fromkeys(folder / file for folder in folders) if path.is_file()]

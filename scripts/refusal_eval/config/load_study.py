@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.config.capture_mistakes import capture_mistakes
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
-from refusal_eval.config.direction_mistakes import direction_mistakes
 from refusal_eval.config.disk_mistakes import (
     column_mistakes,
     folder_mistakes,
@@ -22,7 +22,7 @@ from refusal_eval.config.disk_mistakes import (
     same_name_mistakes,
 )
 from refusal_eval.config.explain import ask_for_kinds_again, validated
-from refusal_eval.config.intervention_mistakes import steering_mistakes
+from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
@@ -36,8 +36,7 @@ from refusal_eval.core.registry import Registry
 
 CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
     study_mistakes,
-    steering_mistakes,
-    direction_mistakes,
+    capture_mistakes,
     permission_mistakes,
     citation_mistakes,
     pin_mistakes,
@@ -92,7 +91,7 @@ def load_study(
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
     study = CheckedStudy(settings, written, catalogue, root, lock, open_pins or broken)
-    problems += (study.placed(mistake) for find in CHECKS for mistake in find(study))
+    problems += (study.placed(mistake) for find in _checks() for mistake in find(study))
     if problems:
         raise ConfigError(problems)
     config = _with_entries(study).model_dump(mode="json")
@@ -111,6 +110,11 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
                 problems.append(study.problem(("plugins", index), str(error)))
     if files or had_others:
         ask_for_kinds_again()
+
+
+def _checks() -> list[Callable[[CheckedStudy], Iterable[Mistake]]]:
+    """Return all checks: those of features come last."""
+    return [*CHECKS, *map(OF_FEATURES.get, OF_FEATURES.names())]
 
 
 def _with_entries(study: CheckedStudy) -> StudyConfig:

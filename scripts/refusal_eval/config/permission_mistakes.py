@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.config.change import source_fields
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
+from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
 from refusal_eval.config.shapes import KeyPath
@@ -19,9 +20,9 @@ def permission_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     A model or a judge is off where its engine is: the terms are those of the weights.
     """
     allowed, known = study.names("allow"), [name for section in LISTS for name in study.names(section)]
-    known += [*study.direction_splits(), *(name for name in study.view.seconds if name not in known)]
+    known += [*study.captured_splits(), *(name for name in study.view.seconds if name not in known)]
     # What has mistakes may use more of the catalogue.
-    whole = study.all_valid("judges", "directions", "separation")
+    whole = study.all_valid("judges", *ACTIVATION_USES.names())
     may_be_used = () if whole else {name for section in LISTS for name in study.catalogue.written[section]}
     for place, name in study.named("allow"):
         if name not in known and name not in may_be_used and not study.catalogue.may_be("models", name):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from refusal_eval.config.problems import Mistake
 
 if TYPE_CHECKING:
-    from refusal_eval.ask.render import Messages, Renderer
+    from refusal_eval.ask.render import Renderer
     from refusal_eval.config.checked_study import CheckedStudy
+    from refusal_eval.core.rubric import ChatMessages
 
 DEFAULT = "default"
 
@@ -41,7 +42,7 @@ class Protocol:
     scores: ClassVar[str] = ""
     note: ClassVar[str] = ""
 
-    def token_ids(self, renderer: Renderer, messages: Messages, longest: int) -> list[int]:
+    def token_ids(self, renderer: Renderer, messages: ChatMessages, longest: int) -> list[int]:
         """Return a prompt's token ids.
 
         Args:

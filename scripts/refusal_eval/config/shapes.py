@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -196,7 +196,13 @@ def refuse_clusters_without_ids(entry: Any) -> None:
 
 
 class Entry(BaseModel):
-    """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""
+    """Base of everything a user writes: unknown keys are mistakes, values never change after validation.
+
+    Attributes:
+        KIND_KEY: the key by which classes of one union are told apart.
+    """
+
+    KIND_KEY: ClassVar[str] = "kind"
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -248,9 +254,14 @@ def fields_of(entry: type[BaseModel]) -> dict[str, Any]:
     return {name: hints[name] for name in sorted(entry.model_fields, key=lambda name: name not in own)}
 
 
+def kind_key(entry: type[BaseModel]) -> str:
+    """Return the key that tells a class apart from the others of its union."""
+    return str(getattr(entry, "KIND_KEY", Entry.KIND_KEY))
+
+
 def kinds_of(entry: type[BaseModel]) -> tuple[str, ...]:
-    """Return the values that a class allows for its `kind` (empty when it has none)."""
-    kind = fields_of(entry).get("kind")
+    """Return the values that a class allows for the key that tells it apart (empty when it has none)."""
+    kind = fields_of(entry).get(kind_key(entry))
     return typing.get_args(kind) if kind is not None else ()
 
 
@@ -265,7 +276,8 @@ def paths_on_disk(annotation: Any, value: Any, path: KeyPath = ()) -> dict[KeyPa
                 if isinstance(mark, OnDisk) and value and value not in mark.words:
                     found[path] = mark
         elif is_entry(leaf) and isinstance(value, dict):
-            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+            key, kinds = kind_key(leaf), kinds_of(leaf)
+            if key in value and kinds and value[key] not in kinds:
                 continue
             for name, hint in fields_of(leaf).items():
                 found |= paths_on_disk(hint, value.get(name), (*path, name))

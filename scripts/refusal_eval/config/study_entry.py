@@ -5,11 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
-from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import CONFIG_KEYS, STUDY_KEYS, with_feature_keys
 from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.kinds import PROTOCOLS, TABLES, NameIn
@@ -17,7 +16,7 @@ from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Sl
 
 
 class Scoring(Entry):
-    """How verdicts become numbers. Changing it runs no GPU job, except where directions are fitted by c(x)."""
+    """How verdicts become numbers. Changing it runs no GPU job, except where c(x) chooses prompts of activations."""
 
     tau: Number = Field(
         1.0, gt=0, description="Temperature of the softmax over mean log-probabilities in c(x), in nats per token."
@@ -28,16 +27,7 @@ class Scoring(Entry):
     level: Number = Field(0.95, gt=0.5, lt=1, description="Level of the intervals.")
 
 
-class Corrected(Entry):
-    """Rates corrected for the judge's errors (docs/corrected_rates.md). Changing it runs no GPU job."""
-
-    labels: FilePath = Field(
-        description="JSON Lines with human labels on this study's answers, as `refusal-eval audit read` writes "
-        "them (`audit/labels.jsonl` among the study's results), relative to this file. They give the rates `ppi`, the "
-        "only corrected ones that may be a headline."
-    )
-
-
+@with_feature_keys(STUDY_KEYS)
 class Study(Entry):
     """A study file. It is complete: nothing from config/config.yaml is added to it."""
 
@@ -61,14 +51,6 @@ class Study(Entry):
         None, description="Judge of the headline numbers. Default: the first of `judges`."
     )
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
-    directions: list[Slug] = Field(
-        [], description="Directions of the catalogue, fitted on activations of this study's models (docs/steering.md)."
-    )
-    separation: list[Separation] = Field(
-        [],
-        description="How far apart two groups of prompts lie in the activations of models, layer by layer "
-        "(docs/steering.md).",
-    )
     allow: list[Slug] = Field(
         [],
         description="Models, splits, judges and gold of this study that are off by default (`enabled: false`, in the "
@@ -133,11 +115,6 @@ class Study(Entry):
         "cells, and those other kinds that the study has data for (docs/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
-    comparisons: list[ComparisonFamily] | None = Field(
-        None,
-        description="Families of comparisons on the same prompts, each corrected separately (docs/comparisons.md). "
-        "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
-    )
     equivalence_margin: Number | None = Field(
         None,
         gt=0,
@@ -145,27 +122,6 @@ class Study(Entry):
         description="Difference of refusal rates, a share such as `0.05`, that no longer matters. Comparisons are then "
         "tested for equivalence and non-inferiority, and the table `refusal` prints in bold all rates shown to be no "
         "worse than the best (docs/comparisons.md). Choose it before you look at results.",
-    )
-    p_values: Literal["exact", "mid"] = Field(
-        "exact",
-        description="For sign-flip tests and McNemar's test. `mid` gives half weight to outcomes exactly as extreme as "
-        "the observed one: less conservative if few clusters differ, but sometimes above its level.",
-    )
-    multiple_comparisons: Literal["holm", "fdr_bh", "fdr_by"] = Field(
-        "holm",
-        description="Correction over each family. `holm` bounds the chance of any false alarm. The others bound the "
-        "false discovery rate, for large families: `fdr_by` (Benjamini-Yekutieli) holds under any dependence, such as "
-        "that of comparisons that share a model; `fdr_bh` (Benjamini-Hochberg) finds more but needs independent or "
-        "positively dependent tests.",
-    )
-    corrected: Corrected | None = Field(
-        None, description="Rates corrected for the judge's errors with human labels on this study's answers."
-    )
-    mixed_model: bool = Field(
-        False,
-        description="Fit a crossed logistic mixed model to each split: how much of the variation of verdicts is due to "
-        "models, prompts, judges and sampling (docs/statistics.md). Takes minutes for 50,000 answers and two judges; "
-        "needs two samples.",
     )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
@@ -185,14 +141,14 @@ class Study(Entry):
     )
 
 
+@with_feature_keys(CONFIG_KEYS)
 class StudyConfig(Study):
     """A validated study with exactly the catalogue entries it uses: what `config` holds in the workflow."""
 
     engine_entries: dict[Slug, AnyEngine] = Field(description="Engines in use.")
     model_entries: dict[Slug, Model] = Field(description="Models in use.")
     split_entries: dict[Slug, Split] = Field(
-        description="Splits in use, those of directions last; data set defaults applied."
+        description="Splits in use, those that are only captured last; data set defaults applied."
     )
     judge_entries: dict[Slug, Judge] = Field(description="Judges in use.")
     gold_entries: dict[Slug, Gold] = Field(description="Gold in use.")
-    direction_entries: dict[Slug, Direction] = Field({}, description="Directions in use.")

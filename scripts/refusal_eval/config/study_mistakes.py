@@ -11,14 +11,13 @@ from typing import Any
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
-from refusal_eval.config.comparison_entries import family_mistakes
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
 from refusal_eval.config.kinds import ENGINES, PROTOCOLS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
-from refusal_eval.config.yaml_source import look_up
+from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, IN_ROWS, JUDGE_SCORES, split_folder
@@ -62,13 +61,18 @@ def _names_in_entries(study: CheckedStudy) -> Iterator[Mistake]:
     """Look for the names in all entries as they are written, whatever else is wrong with them."""
     for section, key, word in NAMED_BY_ENTRIES:
         for name, entry in study.catalogue.written[section].items():
-            said = entry.get(key)
-            places: list[tuple[KeyPath, Any]] = (
-                [((key, place), one) for place, one in enumerate(said)] if isinstance(said, list) else []
-            )
-            for path, other in places or [((key,), said)]:
-                if isinstance(other, str) and (unknown := study.catalogue.lacks(word, other)):
+            for path, other in named_in(entry, key):
+                if unknown := study.catalogue.lacks(word, other):
                     yield (section, name, *path), unknown
+
+
+def named_in(entry: Written, *key: str) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the name, or each of the names, that an entry has at a key, with its place; what is no text is left out."""
+    said = entry.get(*key)
+    places: list[tuple[KeyPath, Any]] = (
+        [((*key, place), one) for place, one in enumerate(said)] if isinstance(said, list) else [(key, said)]
+    )
+    yield from ((path, name) for path, name in places if isinstance(name, str))
 
 
 def _labels(study: CheckedStudy) -> Iterator[Mistake]:
@@ -184,7 +188,7 @@ def _judges(study: CheckedStudy) -> Iterator[Mistake]:
     """Ask each judge what its study lacks for it."""
     for name, judge in study.judges.items():
         for path, message in judge.mistakes(name, study.view):
-            # The second judge of a cascade has no card, and so no floor.
+            # A judge that is only asked on behalf of another has no card, and so no floor.
             if path != ("floor",) or name in study.view.judges:
                 yield ("judges", name, *path), message
 
@@ -263,32 +267,17 @@ def _protocol(study: CheckedStudy) -> Iterator[Mistake]:
     yield from PROTOCOLS.get(study.settings.protocol)().mistakes(study)
 
 
-def _comparisons(study: CheckedStudy) -> Iterator[Mistake]:
-    named = {key: study.names(key) for key in ("models", "splits", "judges") if study.all_known(key)}
-    for number, family in study.comparisons.items():
-        for path, message in family_mistakes(family, named):
-            yield ("comparisons", number, *path), message
-
-
-def _mixed_model(study: CheckedStudy) -> Iterator[Mistake]:
-    if study.settings.mixed_model and study.settings.samples == 1:
-        message = "with one answer per prompt, sampling cannot be separated from differences between prompts; "
-        yield ("mixed_model",), message + "`samples` must be at least 2 (it is 1), or leave this out"
-
-
 def _figures(study: CheckedStudy) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a figure knows what else it needs of the study."""
     names = {key: study.names(key) for key in SHOWN if isinstance(study.written.get(key), list | None)}
     seen = set[str]()
-    can_tell = (
-        names.get("models") and names.get("judges") and study.all_valid("models", "splits", "judges", "separation")
-    )
+    can_tell = names.get("models") and names.get("judges") and study.all_valid("models", "splits", "judges")
     for index, figure in study.figures.items():
         here = ("figures", index)
         if figure.name in seen:
             yield (*here, "name"), f"two figures have the name `{figure.name}`; their files would be the same"
         seen.add(figure.name)
-        lacks = figure.mistakes(study.view) if can_tell else ()
+        lacks = figure.mistakes(study.view) if can_tell and study.all_valid(*figure.keys) else ()
         for path, message in (*name_mistakes(figure, names), *lacks):
             yield (*here, *path), message
 
@@ -304,8 +293,6 @@ CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _dialogues,
     _judges,
     _protocol,
-    _comparisons,
-    _mixed_model,
     _figures,
     _recorded,
 ]

@@ -35,37 +35,37 @@ def code_version(script: str | Path, *files: Path, library: Path = LIBRARY) -> s
         files: modules that it finds by name (see `Registry.module`), of the library or plug-ins, and templates or
             other words that it reads.
     """
-    digest, known = hashlib.sha256(), len(_kept())
+    digest, known = hashlib.sha256(), len(_stored_facts())
     for file in [Path(script), *imported_modules(script, *files, library=library)]:
         name = file.relative_to(library).as_posix() if file.is_relative_to(library) else file.name
-        digest.update(f"{name}\0{_found(file)[0]}\0".encode())
-    if len(_kept()) > known:
+        digest.update(f"{name}\0{_cached_facts(file)[0]}\0".encode())
+    if len(_stored_facts()) > known:
         with contextlib.suppress(OSError):  # a folder that cannot be written costs time only
-            write_json(KEPT, _kept())
+            write_json(KEPT, _stored_facts())
     return digest.hexdigest()[:16]
 
 
 def imported_modules(script: str | Path, *files: Path, library: Path = LIBRARY) -> list[Path]:
     """Return the library's modules that a script imports, and further files with theirs, in alphabetical order.
 
-    Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
-    packages are run with it and so belong to it, but for the list of features.
+    Imports are followed through the whole package, at any place in a module. The `__init__.py` of its packages run with
+    it and therefore count, except for the list of features.
     """
-    todo = {*files, *_imported(Path(script), library)}
+    todo = {*files, *_own_imports(Path(script), library)}
     seen = set[Path]()
     while todo:
         module = todo.pop()
         if module not in seen:
             seen.add(module)
-            todo |= _imported(module, library)
+            todo |= _own_imports(module, library)
     return sorted(seen)
 
 
 @functools.cache
-def _imported(file: Path, library: Path) -> frozenset[Path]:
+def _own_imports(file: Path, library: Path) -> frozenset[Path]:
     """Return the files of the library's modules that a file imports itself (their packages' files included)."""
     files: set[Path] = set()
-    for name in _found(file)[1]:
+    for name in _cached_facts(file)[1]:
         package, *parts = name.split(".")
         if package != library.name:
             continue
@@ -80,7 +80,7 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
 
 
 def changed_code() -> list[Path]:
-    """Return the files that are not as they were when a version was asked for, in which they count."""
+    """Return the files whose code has changed since a version was computed from it."""
     return sorted(file for file, (code, _) in FOUND.items() if _code_now(file) != code)
 
 
@@ -90,7 +90,7 @@ def _code_now(file: Path) -> str | None:
     return None
 
 
-def _found(file: Path) -> tuple[str, list[str]]:
+def _cached_facts(file: Path) -> tuple[str, list[str]]:
     if file not in FOUND:
         FOUND[file] = _facts(file)
     return FOUND[file]
@@ -99,13 +99,13 @@ def _found(file: Path) -> tuple[str, list[str]]:
 def _facts(file: Path) -> tuple[str, list[str]]:
     """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports.
 
-    Of a file that is no Python all counts.
+    Other files than Python's are hashed whole.
     """
     source = file.read_bytes()
     key = hashlib.sha256(source).hexdigest()
     if file.suffix != ".py":
         return key, []
-    kept = _kept()
+    kept = _stored_facts()
     if key not in kept:
         tree = ast.parse(source)
         imports = _imports(tree)
@@ -130,7 +130,7 @@ def _imports(tree: ast.Module) -> list[str]:
     What it imports for types alone cannot change a result.
     """
     names: set[str] = set()
-    for node in _walked(tree):
+    for node in _walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -138,16 +138,16 @@ def _imports(tree: ast.Module) -> list[str]:
     return sorted(names)
 
 
-def _walked(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, but for the body of `if TYPE_CHECKING:`."""
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and its descendants, except for the body of `if TYPE_CHECKING:`."""
     yield node
     checked = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     for child in node.orelse if checked and isinstance(node, ast.If) else ast.iter_child_nodes(node):
-        yield from _walked(child)
+        yield from _walk(child)
 
 
 @functools.cache
-def _kept() -> dict[str, tuple[str, list[str]]]:
+def _stored_facts() -> dict[str, tuple[str, list[str]]]:
     """Return what is known of files, by the SHA-256 of their content."""
     try:
         return dict(json.loads(KEPT.read_bytes()))

@@ -1,4 +1,4 @@
-"""A bound on the processor time of what strangers' text computes, such as a template."""
+"""A limit on the processor time of untrusted text, such as a template."""
 
 import contextlib
 import signal
@@ -13,9 +13,9 @@ class TookTooLong(Exception):
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """End a block that computes for longer; where signals cannot be had, which is in other threads, it has no bound.
+    """Stop a block that computes longer than this; outside the main thread, which has no signals, nothing stops it.
 
-    A single step of C, such as one power of large numbers, is not ended before it is done.
+    A single operation in C, such as a power of large numbers, is not interrupted.
 
     Raises:
         TookTooLong: when the time is over.

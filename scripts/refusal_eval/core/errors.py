@@ -1,4 +1,4 @@
-"""Errors that are told to the user in plain words."""
+"""Errors that users see in plain words."""
 
 
 class UserError(Exception):

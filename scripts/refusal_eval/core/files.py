@@ -32,7 +32,7 @@ class BadFile(UserError):
     """A file that cannot be used; the message names the file and the line."""
 
 
-# Temporary files as `written_whole` names them, and those of directions and activations.
+# Temporary files as `written_whole` names them, and those of the store.
 LEFT_OVER = re.compile(r"\..+\.([a-z0-9_]{8}|[0-9a-f]{32}|safetensors)\.tmp", re.DOTALL)
 LEFT_OVER_SECONDS = 86400.0  # no writer takes so long for a file
 NOT_WRITTEN = {
@@ -74,7 +74,7 @@ def sha256_of(value: Any) -> str:
 
 
 def answer_id(text: str) -> str:
-    """Return the id of an answer's text, which labels of people name: 16 hex digits of its hash."""
+    """Return the id of an answer's text, by which people's labels name it: 16 hex digits of its hash."""
     return sha256_of(text)[:16]
 
 
@@ -108,7 +108,7 @@ def as_planned(paths: Iterable[str | Path], hashes: Iterable[str | None]) -> Ite
 
 
 def shown_path(path: str | Path) -> str:
-    """Return a path as people read it: without `..`, relative to the working directory when it lies below it."""
+    """Return a path for display: without `..`, and relative to the working directory if it lies below it."""
     relative = os.path.relpath(os.path.abspath(path))
     return os.path.abspath(path) if relative == ".." or relative.startswith("../") else relative
 
@@ -139,7 +139,7 @@ def utf8(text: str) -> bytes:
 
 @contextlib.contextmanager
 def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path` and rename it to `path` only if the block succeeds.
+    """Open a temporary file next to `path` and rename it to `path` only if the block succeeds.
 
     Raises:
         DiskFull: if there is no room for it.
@@ -185,12 +185,11 @@ def remove_left_over(folders: Iterable[str | Path], now: float) -> int:
 
 
 def disk_is_full(error: OSError) -> bool:
-    """Tell whether there was no room for what was to be written."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def no_room(error: OSError) -> str:
-    """Return what is said when there is no room: that of the disk, or that of the user."""
+    # `strerror` distinguishes a full disk from a full quota.
     return f"{error.strerror}; free space and run again"
 
 
@@ -305,9 +304,9 @@ def read_jsonl(path: str | Path) -> Iterator[Any]:
 
 
 def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, tuple[type, ...]]) -> None:
-    """Raise `BadFile` for the first row that lacks one of these fields, or has one of another type, or no number.
+    """Raise `BadFile` for the first row that lacks a field, or whose field has the wrong type or is not a number.
 
-    A field whose types hold that of `...` may be missing.
+    A field whose types include that of `...` is optional.
     """
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):

@@ -1,4 +1,4 @@
-"""JSON that others wrote: a key that stands twice in an object is an error, where JSON itself takes the last."""
+"""JSON from outside: a duplicate key is an error, where JSON itself takes the last."""
 
 import json
 import re
@@ -9,7 +9,7 @@ MOST_SHOWN = 60  # characters of a key
 
 
 class DoubleKeyError(ValueError):
-    """A key stands twice in an object."""
+    """An object has a key twice."""
 
     def __init__(self, key: str, line: int) -> None:
         self.line = line
@@ -43,7 +43,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _line_of_double(text: str) -> int:
-    """The line of the first key that stands a second time in its object; `text` is JSON with such a key."""
+    """Return the line of the first duplicate key of a JSON text that has one."""
     objects: list[set[str]] = []
     last: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):

@@ -67,7 +67,7 @@ def records(text: str) -> list[tuple[str, list[str]]]:
 
 
 def error_and_cause(text: str, server_text: str = "") -> tuple[str, str | None] | None:
-    """Return the error that a job's log ends with, and the line that tells its cause; None without an error.
+    """Return the error at the end of a job's log, and the line that gives its cause; None without an error.
 
     Args:
         text: the end of the job's log.

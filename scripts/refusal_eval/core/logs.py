@@ -26,7 +26,6 @@ class ShownFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text."""
         return visible(_COLOUR.sub("", super().format(record)))
 
 

@@ -30,7 +30,7 @@ def main_memory(
     return fields["MemTotal"], max(0, min(left))
 
 
-def killed_for_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = CONTROL_GROUPS) -> int:
+def count_memory_kills(groups: Path = Path("/proc/self/cgroup"), root: Path = CONTROL_GROUPS) -> int:
     """Return how many processes of its own control group the kernel has killed for lack of memory so far."""
     places = [
         folder / name for folder, *_ in _folders(groups, root) for name in ("memory.events", "memory.oom_control")
@@ -40,7 +40,7 @@ def killed_for_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = CON
 
 def lack_of_memory(killed_before: int) -> str:
     """Return that the kernel has killed processes since it had killed so many, with a blank behind it; else nothing."""
-    if killed_for_memory() <= killed_before:
+    if count_memory_kills() <= killed_before:
         return ""
     return "The kernel killed a process here for lack of main memory: ask for more (`mem_mb` on a cluster). "
 

@@ -1,4 +1,4 @@
-"""Python files of a user's own, which are imported from where they lie, with the modules beside them."""
+"""A user's own Python files, imported from their folder together with the modules next to them."""
 
 import ast
 import contextlib
@@ -15,17 +15,17 @@ from types import ModuleType
 from refusal_eval.core.errors import UserError
 
 LIBRARY = __name__.partition(".")[0]
-FOLDERS: list[str] = []  # those of the files imported so far, which stand last in `sys.path`
+FOLDERS: list[str] = []  # of the files imported so far; last in `sys.path`
 
 
 def import_own(file: str | os.PathLike[str]) -> ModuleType:
-    """Import a Python file anew; it finds the modules beside it, after all that are installed.
+    """Import a Python file afresh; it finds the modules next to it, after the installed ones.
 
-    It is found in `sys.modules` while it runs, and later: dataclasses and pydantic look for their annotations there,
-    and the processes of a pool for its functions.
+    It stays in `sys.modules`: dataclasses and pydantic look for their annotations there, and the processes of a pool
+    for its functions.
 
     Raises:
-        UserError: for a file that cannot be imported, with its line, and for a module beside it that has the name of
+        UserError: for a file that cannot be imported, with its line, and for a module next to it with the name of
             another one.
     """
     path = Path(file).resolve()
@@ -35,7 +35,7 @@ def import_own(file: str | os.PathLike[str]) -> ModuleType:
         raise UserError(f"{file} is not a Python file: its name must end in .py")
     for other in sorted({Path(beside).relative_to(path.parent).parts[0] for beside in modules_beside(path)}):
         _forget_of_other_folder(other.removesuffix(".py"), path.parent)
-        if taken := found_elsewhere(other.removesuffix(".py"), path.parent):
+        if taken := find_namesake(other.removesuffix(".py"), path.parent):
             raise UserError(f"{file}: {other} lies in its folder and has the name of {taken}: rename it")
     _find_last(str(path.parent))
     module = importlib.util.module_from_spec(spec)
@@ -54,10 +54,10 @@ def import_own(file: str | os.PathLike[str]) -> ModuleType:
 def modules_beside(file: str | os.PathLike[str], library: str = LIBRARY) -> list[str]:
     """Return the files that a Python file imports out of its own folder, directly or through each other, sorted.
 
-    Of a package all files count. What is not valid Python imports nothing here: it says so when it is imported.
+    All files of a package count. Invalid Python imports nothing here; the import itself reports it.
 
     Args:
-        library: the package of this name is never meant; this library may lie in the same folder.
+        library: the package to ignore; this library may lie in the same folder.
     """
     main = Path(file)
     folder = main.resolve().parent if main.is_symlink() else main.parent
@@ -100,8 +100,8 @@ def _forget_of_other_folder(name: str, folder: Path) -> None:
             del sys.modules[known]
 
 
-def found_elsewhere(name: str, folder: Path) -> str | None:
-    """Return which other module than that of the folder has this name: one of Python's own, or one installed."""
+def find_namesake(name: str, folder: Path) -> str | None:
+    """Return another module of this name outside the folder: Python's own, or an installed one."""
     if name in sys.stdlib_module_names:
         return "a module of Python's own"
     path = [entry for entry in sys.path if entry not in FOLDERS]

@@ -13,5 +13,4 @@ def pack_floats(values: Sequence[float]) -> str:
 
 
 def unpack_floats(text: str) -> npt.NDArray[np.float32]:
-    """Return the float32 values that `pack_floats` packed."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4")

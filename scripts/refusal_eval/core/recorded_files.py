@@ -1,4 +1,4 @@
-"""Where the files of one split lie in a folder of the published library's layout."""
+"""Paths of one split's files in a folder of the published library's layout."""
 
 from pathlib import Path
 

@@ -38,7 +38,7 @@ def at_place(place: str) -> Any:
 class Registry:
     """Classes of one noun, each by its name.
 
-    A feature adds those that the table `attribute` of its package lists: `module:Class` by name, as in `places`.
+    A feature adds those listed in the table `attribute` of its package: `module:Class` by name, as in `places`.
 
     Args:
         noun: what they are, for messages.
@@ -59,7 +59,7 @@ class Registry:
         return self._kernel | places_of_features(self._attribute)
 
     def names(self) -> list[str]:
-        """Return all names: those that ship, then those that were added."""
+        """Return all names: shipped ones first, then added ones."""
         return [*self._places, *self._added]
 
     def get(self, name: str) -> type[Any]:
@@ -78,8 +78,8 @@ class Registry:
 
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def added(self) -> list[str]:
-        """Return the names of those that a study's plug-ins added."""
+    def added_names(self) -> list[str]:
+        """Return the names that a study's plug-ins added."""
         return list(self._added)
 
     def add(self, cls: ClassT) -> ClassT:

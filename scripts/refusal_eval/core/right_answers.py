@@ -10,7 +10,7 @@ Match = Literal["number", "choice"]
 _UNSPACED = (
     r"(?!\d)[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# A sign counts where nothing is before it that it could subtract from; marks of thousands stand before three digits.
+# A sign counts unless it could subtract; thousands separators precede three digits.
 _NUMBER = re.compile(
     rf"(?:(?<!(?!{_UNSPACED})[\w.)\]])[-\u2212])?"
     r"(?:(?:(?<![\d.,])\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?"
@@ -27,7 +27,7 @@ _SAID = re.compile(
     r"|[a-j](?=[)\]]|[*_\"'`]*(?:[.,;:!?](?!\w)|[ \t\r]*$)))",
     re.MULTILINE,
 )
-# A letter that stands alone, but for the pronoun and the article.
+# A single letter, except the pronoun and the article.
 _LETTER = re.compile(r"(?<![A-Za-z])([A-J])(?![A-Za-z'\u2019])(?!(?<=[AI])\s+[a-z])")
 
 
@@ -71,7 +71,7 @@ def is_right(answer: str, right: str, match: str) -> bool:
 
 
 def _decimal(text: str) -> Decimal:
-    """Return a number, of which marks of thousands are taken out; another comma makes it none."""
+    """Return a number without its thousands separators; any other comma makes it invalid."""
     text = text.strip().replace("\u2212", "-")
     number = Decimal(re.sub(r"[,\s]", "", text) if _MARKED.fullmatch(text) else text)
     if not number.is_finite():

@@ -1,4 +1,4 @@
-"""A judge's instructions, and how prompt and answer stand in them so that neither can speak for the other."""
+"""A judge's instructions, which quote prompt and answer so that neither can pass for anything else."""
 
 import hashlib
 import os
@@ -14,21 +14,21 @@ from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_users_text
 
-# What a check of a rubric may take, of which a usual one takes milliseconds.
+# Limit of a rubric check; a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
 # What it may take for one answer, which may be long, and how many times as long as what it is made of its text may be.
 RENDER_SECONDS, MOST_TIMES = 10.0, 20
 
-Messages = Sequence[Mapping[str, str]]
+ChatMessages = Sequence[Mapping[str, str]]
 
 
 class Rubric:
     """A judge's instructions: a Jinja file with the variables `prompt`, `answer`, `prompt_nonce` and `nonce`.
 
-    The nonces are meant for the names of the delimiters: a text cannot know the hash of itself, and so cannot close the
-    delimiter that it stands in. `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for
-    all its answers; `nonce` on prompt and answer. Where the prompt is a conversation, the lines with the roles carry
-    `prompt_nonce`: a message cannot pretend that it ends and another role speaks.
+    Use the nonces in the names of delimiters: a text cannot contain its own hash, and so cannot close its delimiter.
+    `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for all its answers; `nonce` on
+    prompt and answer. In a conversation the lines with the roles carry `prompt_nonce`, so that no message can start
+    another role's turn.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -42,12 +42,12 @@ class Rubric:
         try:
             self._template = environment.from_string(text)
         except Exception as error:  # a template may fail in any way
-            raise self._explained(error) from error
+            raise self._explanation(error) from error
         probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
 
-    def text(self, messages: Messages, answer: str) -> str:
+    def text(self, messages: ChatMessages, answer: str) -> str:
         """Return the judge's user message for one answer.
 
         Raises:
@@ -66,10 +66,10 @@ class Rubric:
                     if length > most:
                         raise ValueError(f"its text is more than {MOST_TIMES} times as long as what it is made of")
         except Exception as error:
-            raise self._explained(error) from error
+            raise self._explanation(error) from error
         return "".join(parts)
 
-    def _explained(self, error: Exception) -> UserError:
+    def _explanation(self, error: Exception) -> UserError:
         if isinstance(error, MemoryError):
             return UserError(f"rubric {self._path} takes more memory than there is")
         if isinstance(error, TookTooLong):
@@ -132,7 +132,7 @@ def _mistake(path: str | Path, open_allowed: bool) -> str | None:
     )
 
 
-def nonce_of(messages: Messages, answer: str | None = None) -> str:
+def nonce_of(messages: ChatMessages, answer: str | None = None) -> str:
     """Return ten lower-case letters (47 bits) that depend on a prompt, or on a prompt and an answer.
 
     Letters, because a tokenizer takes some of them together: six tokens where twelve hex digits (48 bits) are eleven.
@@ -147,13 +147,13 @@ def nonce_of(messages: Messages, answer: str | None = None) -> str:
     return "".join(letters)
 
 
-def prompt_and_answer(messages: Messages, answer: str) -> list[dict[str, str]]:
+def prompt_and_answer(messages: ChatMessages, answer: str) -> list[dict[str, str]]:
     """Return prompt and answer as two messages, for judges whose template is their format."""
     prompt = conversation_text(messages, nonce_of(messages))
     return [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
 
 
-def conversation_text(messages: Messages, nonce: str) -> str:
+def conversation_text(messages: ChatMessages, nonce: str) -> str:
     """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
 
     A last line says what the answer replies to: it is to be labelled, and not the conversation as a whole.

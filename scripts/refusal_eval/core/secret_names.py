@@ -19,5 +19,4 @@ _SECRET = re.compile(
 
 
 def names_a_secret(variable: str) -> bool:
-    """Tell whether a variable of this name may hold a secret, which is neither shown nor handed on."""
     return _SECRET.search(variable) is not None

@@ -57,10 +57,9 @@ def parse_jobs(text: str) -> list[SlurmJob]:
 
 
 def job_end(environment: Mapping[str, str]) -> float | None:
-    """Return when Slurm will end the job that this process belongs to (seconds since 1970); None if nobody knows.
+    """Return when Slurm will end this process's job (seconds since 1970); None if unknown.
 
-    Newer versions of Slurm say it in SLURM_JOB_END_TIME, but Snakemake's job step takes most of Slurm's variables
-    away.
+    Newer versions of Slurm set SLURM_JOB_END_TIME, but Snakemake's job step removes most of Slurm's variables.
     """
     if (end := environment.get("SLURM_JOB_END_TIME", "")).isdigit():
         return float(end)

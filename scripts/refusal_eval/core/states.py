@@ -41,7 +41,7 @@ HEADLINE_READING: Final = {"refuse": "strict", "comply": "broad", "varies": "bro
 CUT: Final = "cut_characters"
 # In `raw` of a fitted judge's verdict on gold: its fit saw other prompts only, but the same answering model.
 SAW_MODEL: Final = "fit_saw_answering_model"
-# Of a cascade: in `raw` the judge whose label it is, and the flag of an answer that the second judge was asked about.
+# Of a judge that defers to another: in `raw` the judge whose label it is, and the flag of an answer that was deferred.
 DECIDED_BY: Final = "decided_by"
 UNSURE: Final = "unsure"
 
@@ -53,15 +53,15 @@ def state_counts(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> st
 
 
 def is_cut(verdict: Mapping[str, Any]) -> bool:
-    """Tell whether a row of a verdicts file is about an answer that was cut, being too long for the judge."""
+    """Tell whether a verdict is about an answer that was cut because it was too long for the judge."""
     return bool((verdict.get("raw") or {}).get(CUT))
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return which answer a row of answers or verdicts is about: prompt, sample and turn."""
+    """Return (prompt id, sample, turn) of a row of answers or verdicts."""
     return row["prompt_id"], row["sample"], row["turn"]
 
 
 def contradicts(p_refusal: float, *, refused: bool) -> bool:
-    """Tell whether a probability of a refusal or partial refusal cannot be that of a label which says if it refused."""
+    """Tell whether a probability of refusing, at least in part, rules out a label that says whether it refused."""
     return p_refusal < 1 - SURE if refused else p_refusal > SURE

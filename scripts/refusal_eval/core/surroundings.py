@@ -24,11 +24,13 @@ def refuse_locale() -> None:
 
 
 def about_strangers(error: Exception | None = None) -> str | None:
-    """Return that PYTHONPATH hides libraries of this environment, which may be why an error came; None if it does not.
+    """Return a note if PYTHONPATH hides libraries of this environment, a possible cause of the error; else None.
 
-    It need not do harm: a module of the user's own may have the name of a library that nobody imports.
+    It may be harmless: a user's module can share the name of a library that is never imported.
     """
-    hidden = list(dict.fromkeys(os.path.join(folder, name) for folder in _named() for name in _hidden_by(folder)))
+    hidden = list(
+        dict.fromkeys(os.path.join(folder, name) for folder in _foreign_folders() for name in _hidden_modules(folder))
+    )
     if not hidden:
         return None
     more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
@@ -39,7 +41,7 @@ def about_strangers(error: Exception | None = None) -> str | None:
     )
 
 
-def _named() -> list[str]:
+def _foreign_folders() -> list[str]:
     own = {os.path.realpath(path) for path in (*_libraries(), os.path.join(os.path.dirname(__file__), "..", ".."))}
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [folder for folder in folders if folder and os.path.realpath(folder) not in own]
@@ -49,7 +51,7 @@ def _libraries() -> list[str]:
     return [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
 
 
-def _hidden_by(folder: str) -> list[str]:
+def _hidden_modules(folder: str) -> list[str]:
     known = sys.stdlib_module_names | {module for library in _libraries() for module, _ in _modules(library)}
     return [name for module, name in _modules(folder) if module in known - COMMON]
 

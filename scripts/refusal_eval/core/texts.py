@@ -51,12 +51,12 @@ def nfkc(text: str) -> str:
 
 
 def without_invisible(text: str) -> str:
-    """Return `text` without the characters that nobody sees, white space apart."""
+    """Return `text` without invisible characters; white space stays."""
     return INVISIBLE.sub("", text)
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether nothing of a text can be seen: it has white space and invisible characters alone."""
+    """Tell whether a text has nothing but white space and invisible characters."""
     return not _BLANK.sub("", without_invisible(text)).strip()
 
 
@@ -88,7 +88,7 @@ def escaped_cell(text: str) -> str:
 
 
 def plain_cell(cell: str) -> str:
-    """Return what `escaped_cell` was given."""
+    """Undo `escaped_cell`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell
 
 

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 MOST_RESERVED_SECONDS = 30.0  # to stop the engine and write the receipt
 RESERVED_SHARE = 0.1  # of a short limit
 MOST_DRAINING_SECONDS = 120.0  # for what is in flight when no more is taken
@@ -20,15 +20,15 @@ class TimeLimit:
     stop: float
 
     def take_is_over(self) -> bool:
-        """Tell whether no more requests should be begun."""
+        """Tell whether no further request may start."""
         return time.monotonic() >= self.take
 
     def stop_is_over(self) -> bool:
-        """Tell whether the engine must be stopped now."""
+        """Tell whether the engine must stop now."""
         return time.monotonic() >= self.stop
 
     def seconds_left(self) -> float:
-        """Return the seconds until the engine must be stopped (0 when that is past)."""
+        """Return the seconds until the engine must stop, 0 when that time has passed."""
         return max(0.0, self.stop - time.monotonic())
 
 
@@ -56,7 +56,7 @@ def time_limit(
     return TimeLimit(take=stop - min(MOST_DRAINING_SECONDS, RESERVED_SHARE * length), stop=stop)
 
 
-async def within(seconds: float, question: Coroutine[Any, Any, Result]) -> Result:
+async def within(seconds: float, question: Coroutine[Any, Any, T]) -> T:
     """Return what a question to the engine returns.
 
     A cancellation of the caller is never lost, and nobody waits for a question that was given up: a library may keep
@@ -67,7 +67,7 @@ async def within(seconds: float, question: Coroutine[Any, Any, Result]) -> Resul
         TimeoutError: after `seconds`.
     """
     task = asyncio.get_running_loop().create_task(question)
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks an abandoned one
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abandoned one has no other reader
     try:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():

@@ -1,4 +1,4 @@
-"""YAML files, read within bounds: plain values only, and whatever is wrong comes as an error with its line.
+"""YAML files, read within bounds: plain values only, and every fault is an error with its line.
 
 A file may be somebody else's, and some are read that nobody named: those that lie near a study. YAML lets a few bytes
 stand for as many values as one likes, nest without end, and name types that their text does not fit.
@@ -23,7 +23,7 @@ MOST_VALUES = 200_000  # a second or two of reading
 MOST_BITS = 14_000  # of a whole number: Python writes no number of over 4,300 digits
 MOST_DEPTH = 100
 ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
-MOST_REPEATED = 100_000  # values that stand in a file through aliases
+MOST_REPEATED = 100_000  # values that aliases add to a file
 
 
 def read_yaml(path: str | Path, of_user: bool = False) -> Any:
@@ -83,7 +83,7 @@ def _refuse_merge_marks(text: str) -> None:
 
 
 def _refuse_double_keys(root: yaml.Node) -> None:
-    """Raise `ComposerError` for a key that stands twice in a mapping: YAML would keep the last."""
+    """Raise `ComposerError` for a duplicate key in a mapping; YAML would keep the last."""
     todo, seen = [root], set[int]()
     while todo:
         node = todo.pop()
@@ -128,7 +128,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
         self._depth = self._written = self._values = 0
-        self._sizes: dict[str, int] = {}  # how many values an anchor stands for
+        self._sizes: dict[str, int] = {}  # number of values behind an anchor
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()
@@ -159,6 +159,6 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             return value
         except yaml.YAMLError:
             raise
-        except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not say where it stands
+        except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not give its line
             text = str(error) if type(error) is ValueError else f"this does not fit its type {node.tag}"
             raise ConstructorError(problem=text, problem_mark=node.start_mark) from error

@@ -44,7 +44,7 @@ def read_addresses(
         urls: the addresses.
         log: takes what is done.
         targets: where the files go.
-        locked_size: of all files together, where it is known.
+        locked_size: total of all files, None if unknown.
 
     Raises:
         UserError: if there is no such file, an address cannot be reached or leads from https to plain http, the files
@@ -65,7 +65,7 @@ def read_addresses(
             own, count = before.copy(), 0
             kept = written_whole(target, "wb") if target else contextlib.nullcontext(io.BytesIO())
             begun = time.monotonic()
-            with kept as handle, _opened(url) as response:
+            with kept as handle, _open_address(url) as response:
                 check_status(url, response.status_code)
                 # Compressed on the way, a file has another length here than there.
                 length = "" if response.headers.get("content-encoding") else response.headers.get("content-length", "")
@@ -93,7 +93,7 @@ def read_addresses(
 
 
 @contextlib.contextmanager
-def _opened(url: str) -> Iterator[httpx.Response]:
+def _open_address(url: str) -> Iterator[httpx.Response]:
     """Open an address, and what it leads to; from https never to plain http, where everybody on the way could read."""
     import httpx
 

@@ -8,24 +8,23 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.texts import is_blank, valid_text
 from refusal_eval.data.messages import PART, lost_field
-from refusal_eval.data.rows import Row, cell_text, kind_of
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of
 
 FIRST, SECOND, TIE = "first", "second", "tie"
 # The words of Chatbot Arena's data sets; two bad answers are a tie, as in its ratings.
 OUTCOMES = {"model_a": FIRST, "model_b": SECOND, "tie": TIE, "tie (bothbad)": TIE, "both_bad": TIE}
 YES, NO = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
-Columns = Mapping[str, Any]
 
 
-def columns_of_battles(battles: Columns) -> list[str | None]:
+def columns_of_battles(battles: ColumnNames) -> list[str | None]:
     """Return all columns that battles are read from."""
     winner = battles["winner"]
     winners = winner if isinstance(winner, list) else [winner]
     return [*battles["answers"], *battles["models"], *winners, battles["llm_winner"]]
 
 
-def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dict[str, Any] | str:
-    """Return a row's battle; where it is none of one question with two answers, what it is instead.
+def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place: str) -> dict[str, Any] | str:
+    """Return a row's battle, or a description of the row if it is not one question with two answers.
 
     Returns:
         `prompt`, `answers` and `models` (first and second), `winner` (first, second or tie) and `llm_winner` (the same
@@ -43,7 +42,7 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
     cells = [(column, row.get(column)) for column in battles["answers"]]
     texts: list[Any]
     if columns.get("messages"):
-        talks = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+        talks = [_as_list(cell, f"{place}: column `{column}`") for column, cell in cells]
         if any([_field(message, "role") for message in talk] != ["user", "assistant"] for talk in talks):
             return "of several turns"
         if lost := next(filter(None, map(lost_field, itertools.chain(*talks))), None):
@@ -56,7 +55,7 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
         cells.insert(0, (columns["prompt"], row.get(columns["prompt"])))
         texts = [cell for _, cell in cells]
         if battles["lists"]:
-            lists = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+            lists = [_as_list(cell, f"{place}: column `{column}`") for column, cell in cells]
             if any(len(turns) != 1 for turns in lists):
                 return "of several turns"
             texts = [turns[0] for turns in lists]
@@ -77,7 +76,7 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
     return {"prompt": prompt, "answers": answers, **about}
 
 
-def _winner(row: Row, column: str | list[str] | None, place: str) -> str | None:
+def _winner(row: TableRow, column: str | list[str] | None, place: str) -> str | None:
     """What was preferred; None for an empty cell, or without a column."""
     if isinstance(column, list):
         cells = [cell_text(row, one, place) for one in column]
@@ -93,7 +92,7 @@ def _winner(row: Row, column: str | list[str] | None, place: str) -> str | None:
     return word and OUTCOMES[word]
 
 
-def _listed(cell: Any, place: str) -> list[Any]:
+def _as_list(cell: Any, place: str) -> list[Any]:
     """A cell that is a list, or a JSON list as text."""
     try:
         found = parse_json(cell) if isinstance(cell, str) else cell

@@ -9,17 +9,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.prompts import check_count, content_id, messages_of
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text, value_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text, value_text
 from refusal_eval.data.selection import clusters_of, some
 
 EXPECTATIONS = ("refuse", "comply", "varies")
 
-Columns = Mapping[str, str | None]
-
 
 def make_gold(
-    rows: Sequence[Row],
-    columns: Columns,
+    rows: Sequence[TableRow],
+    columns: ColumnNames,
     labels: Mapping[str, str],
     name: str,
     expected_rows: int | None = None,
@@ -33,11 +31,10 @@ def make_gold(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
-    A gold row is {"id", "messages", "answer", "label", "cluster", "answering_model", "expectation",
-    "source": {"file", "row", "id"}}.
-    Its id hashes messages, answer and, where it is known, the answering model, so that models which answered alike stay
-    apart. Equal rows are kept once. A cluster that is not given is the prompt's id, so that answers to one prompt
-    belong together.
+    A gold row is {"id", "messages", "answer", "label", "cluster", "answering_model", "expectation", "source": {"file",
+    "row", "id"}}. Its id hashes messages, answer and, where it is known, the answering model, so that equal answers of
+    different models stay apart. Equal rows are kept once. The default cluster is the prompt's id, which groups answers
+    to one prompt.
 
     With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
     of their weights. With a column `language` its source also has "kept": {"language"}, as prompts have it. A row whose
@@ -47,13 +44,13 @@ def make_gold(
         columns: the config's column mapping: `prompt` or `messages`, `answer`, `label`; `cluster`, `answering_model`,
             `expectation`, `weight` may be None or missing.
         labels: the source's labels, as text, each with refusal, partial or compliance.
-        name: what the source is called in rows and messages; no path of this machine.
-        expected_rows: how many rows there must be, duplicates included.
+        name: the source's name in rows and messages; never a path of this machine.
+        expected_rows: the required number of rows, duplicates included.
         answers: for rows with the answers of several models, the columns `answer` and `label` of each, by its name.
-        left_out: labels whose rows are not used.
-        expectations: what the values of the column `expectation` stand for; None or empty where they need no map.
-        clusters: the cluster of each row by its source's id, where the source has no column for it.
-        expectation: what is expected in every row, where the source has no column for it.
+        left_out: labels whose rows are dropped.
+        expectations: what the values of the column `expectation` mean; None or empty if they need no map.
+        clusters: each row's cluster by its source's id, if no column has it.
+        expectation: the expectation of every row, if no column has it.
         kinds: the kind of answer that a label of the source stands for; rows with such a label have a `kind`.
         denied_premises: labels of answers that deny the prompt's premise.
 
@@ -69,7 +66,7 @@ def make_gold(
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
     duplicates, skipped = [], 0
-    of_models: list[tuple[str | None, Columns]] = [
+    of_models: list[tuple[str | None, ColumnNames]] = [
         (model, {**columns, **own, "answering_model": None}) for model, own in (answers or {}).items()
     ]
     for (number, row), (model, here) in itertools.product(enumerate(rows, 1), of_models or [(None, columns)]):
@@ -81,7 +78,7 @@ def make_gold(
         if given not in labels:
             raise UserError(
                 f"{place}: column `{here['label']}` holds the label `{given[:80]}`, which `labels` of the gold entry "
-                f"does not map (it maps: {_listed(sorted(labels))})"
+                f"does not map (it maps: {_names_text(sorted(labels))})"
             )
         made = _gold_row(row, here, model, place) | {"label": labels[given]}
         made |= {"kind": kinds[given]} if kinds and given in kinds else {}
@@ -113,7 +110,7 @@ def make_gold(
     return list(gold.values()), notes
 
 
-def _gold_row(row: Row, columns: Columns, model: str | None, place: str) -> dict[str, Any]:
+def _gold_row(row: TableRow, columns: ColumnNames, model: str | None, place: str) -> dict[str, Any]:
     """What people read: messages, answer and answering model, with their id; and how much the row counts."""
     messages = messages_of(row, columns, place)
     column = str(columns["answer"])
@@ -143,12 +140,12 @@ def _expectation(value: str | None, expectations: Mapping[str, str], place: str)
     if value is None or value in (expectations or EXPECTATIONS):
         return value and expectations.get(value, value)
     if expectations:
-        known = _listed(sorted(expectations))
+        known = _names_text(sorted(expectations))
         raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")
-    raise UserError(f"{place} expects `{value[:80]}`; it must be one of {_listed(EXPECTATIONS)}")
+    raise UserError(f"{place} expects `{value[:80]}`; it must be one of {_names_text(EXPECTATIONS)}")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

@@ -1,8 +1,8 @@
 """Repositories of the Hugging Face hub at a locked commit: what they hold, and a checked local copy.
 
-The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. Where a lock file lists the
-files, it counts, not what the hub lists today: a copy that is whole by it needs no network, and what the hub gives must
-be what it says. `load_dataset(repo, revision=...)` would ignore the revision when offline (measured), a snapshot not.
+The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. A lock file's list of files
+overrides the hub's of today: a copy that matches it needs no network, and downloads must match it. `load_dataset(repo,
+revision=...)` would ignore the revision when offline (measured), a snapshot not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.data import network, resume
 
 Kind = Literal["dataset", "model"]
-Result = TypeVar("Result")
+T = TypeVar("T")
 FETCH_ONLINE = "fetch it once on a machine with internet"
 
 
@@ -72,7 +72,7 @@ class RemoteFile:
 
 
 def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any]) -> dict[str, RemoteFile] | None:
-    """Return what the files of a source hold by the study's lock file, by name or address; None if it does not tell.
+    """Return the locked state of a source's files, by name or address; None if the lock file does not list them.
 
     The lock file (`lock` of the config) was validated when the study was loaded; here its lists of files are read only.
 
@@ -108,12 +108,12 @@ class Repository:
 
     @property
     def folder(self) -> Path:
-        """The folder of its copies in the cache, of all commits."""
+        """Its folder in the cache, for all commits."""
         return Path(self.cache, "hub", f"{self.kind}s--{self.repo.replace('/', '--')}")
 
     @property
     def snapshot(self) -> Path:
-        """The folder of the copy of this commit."""
+        """The folder of this commit in the cache."""
         return self.folder / "snapshots" / self.revision
 
     @property
@@ -153,7 +153,7 @@ def listed_files(place: Repository) -> dict[str, RemoteFile]:
         return [item for item in tree if isinstance(item, hub.hf_api.RepoFile)]
 
     listed = {}
-    for item in asked(place, ask):
+    for item in ask_hub(place, ask):
         # Git's hash of a large file is that of a pointer to it.
         hashes = (item.lfs.sha256, None) if item.lfs else (None, item.blob_id)
         try:
@@ -181,7 +181,7 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     arguments["cache_dir"] = str(Path(place.cache, "hub"))
     arguments["allow_patterns"] = None if names is None else [glob.escape(name) for name in names]
     if files is None:
-        return Path(asked(place, lambda: hub.snapshot_download(place.repo, **arguments)))
+        return Path(ask_hub(place, lambda: hub.snapshot_download(place.repo, **arguments)))
     wanted = dict(files) if names is None else {name: files[name] for name in names if name in files}
     unlisted = sorted(set(names or ()) - set(wanted))
     if place.locked is not None and unlisted:
@@ -191,15 +191,15 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
             _compare_with_lock(place, wanted)
         _check_disk(place, wanted)
         if not offline():
-            asked(place, lambda: resume.fetch_large_files(place, wanted, hub))
-        asked(place, lambda: hub.snapshot_download(place.repo, **arguments))
+            ask_hub(place, lambda: resume.fetch_large_files(place, wanted, hub))
+        ask_hub(place, lambda: hub.snapshot_download(place.repo, **arguments))
     _check_copy(place, place.snapshot, wanted)
     resume.remove_partials(place, wanted.values())
     return place.snapshot
 
 
 def names_below(folder: Path) -> list[str]:
-    """Return the names of the files of a copy, sorted."""
+    """Return the relative names of all files below a folder, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
@@ -223,7 +223,7 @@ def library() -> Any:
     return huggingface_hub
 
 
-def asked(place: Repository, action: Callable[[], Result]) -> Result:
+def ask_hub(place: Repository, action: Callable[[], T]) -> T:
     """Return what `action` returns, with faults of the network tried again and every error in plain words.
 
     Raises:
@@ -320,8 +320,10 @@ def need_disk(wanted: int, free: int, folder: str, what: str) -> None:
 
 
 def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile]) -> None:
-    """Check a copy. A damaged file is removed, and the blob behind its link, so that the next attempt downloads it;
-    never what lies elsewhere."""
+    """Check a copy; remove a damaged file and the blob it links to, for the next attempt to download again.
+
+    Nothing outside the cache is removed.
+    """
     home = place.folder.resolve()
     for name, file in sorted(wanted.items()):
         path = folder / name

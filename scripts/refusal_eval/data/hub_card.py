@@ -1,7 +1,7 @@
 """Which files the card of a data set on the hub names: those of its own commit, and no others.
 
-The `datasets` library takes whatever stands there: addresses, absolute paths, `..`. A locked commit says nothing about
-such files, and a card could make prompts out of files of this machine.
+The `datasets` library accepts anything there: addresses, absolute paths, `..`. A locked commit does not pin such files,
+and a card could turn files of this machine into prompts.
 """
 
 import os
@@ -25,7 +25,7 @@ def check_card(folder: Path, what: str) -> None:
         UserError: with the line, if they name others; `what` is the data set.
     """
     for path in (folder / CARD, folder / SETTINGS):
-        for given in _named(_settings(path)) if path.is_file() else ():
+        for given in _patterns(_settings(path)) if path.is_file() else ():
             try:
                 inner_name(given)
                 inside = "://" not in given and "::" not in given
@@ -67,7 +67,7 @@ def _settings(path: Path) -> Any:
     return yaml.safe_load(text)
 
 
-def _named(settings: Any) -> Iterator[str]:
+def _patterns(settings: Any) -> Iterator[str]:
     """Yield the patterns and folders that settings name; what has another form is left for the library to refuse."""
     configs = settings.get("configs") if isinstance(settings, Mapping) else None
     for config in configs if isinstance(configs, list) else ():

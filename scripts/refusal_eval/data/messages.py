@@ -1,4 +1,4 @@
-"""What a message says beside its text: fields that a model or a judge would not see."""
+"""Fields of a message other than its text, which no model or judge would see."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,5 +15,5 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
 
 
 def lost_field(message: Mapping[Any, Any], read: set[str] = READ) -> str | None:
-    """Return a field that holds something and would be lost, such as `tool_calls`; None where all is read."""
+    """Return a field with content that would be lost, such as `tool_calls`; None if every field is read."""
     return next((str(key)[:40] for key, field in message.items() if key not in read and field not in NOTHING), None)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 TRIES = 3
 WAIT_SECONDS = 2.0
 
@@ -17,7 +17,7 @@ class NetworkFault(Exception):
     """A download failed for a reason that may pass; the message is the reason in one line."""
 
 
-def with_retries(action: Callable[[], Result], log: logging.Logger) -> Result:
+def with_retries(action: Callable[[], T], log: logging.Logger) -> T:
     """Return what `action` returns; after a fault that may pass try again, WAIT_SECONDS later, then twice that.
 
     Raises:
@@ -41,7 +41,7 @@ def with_retries(action: Callable[[], Result], log: logging.Logger) -> Result:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether an error is a fault of the network or the server, so that another attempt may succeed.
+    """Tell whether an error comes from the network or the server, so that another attempt may succeed.
 
     The hub's client raises errors of httpx or httpx2 by version, neither of which is an OSError: they are
     recognised by name.

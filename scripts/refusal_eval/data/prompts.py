@@ -12,23 +12,22 @@ from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.messages import lost_field
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
-Columns = Mapping[str, Any]
-Message = dict[str, str]
-Prompt = dict[str, Any]
+PromptMessage = dict[str, str]
+PromptRow = dict[str, Any]
 
 
 def content_id(content: Any) -> str:
-    """Return the id of a prompt's messages (or any JSON value): the first 16 hex digits of its SHA-256."""
+    """Return the first 16 hex digits of the SHA-256 of a prompt's messages (or any JSON value)."""
     return sha256_of(content)[:16]
 
 
 def make_prompts(
-    rows: Sequence[Row],
-    columns: Columns,
+    rows: Sequence[TableRow],
+    columns: ColumnNames,
     name: str,
     expected_rows: int | None = None,
     samples: Iterable[Mapping[str, int] | None] = (),
@@ -40,29 +39,30 @@ def make_prompts(
     copies: bool = False,
     match: str | None = None,
     battles: Mapping[str, Any] | None = None,
-) -> tuple[list[Prompt], list[str]]:
+) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
     A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
-    right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Of rows with equal messages
-    the first is kept. A cluster that is not given is the prompt's own id. Columns to `keep` are in the source's "kept".
+    right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Only the first of several
+    rows with equal messages is kept. The default cluster is the prompt's own id. Columns to `keep` are in the source's
+    "kept".
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
-    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source
-    is the number of user turns before it in the script. A cluster that is not given is the id of the whole script.
+    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source is
+    the number of user turns before it in the script. The default cluster is the id of the whole script.
 
     Args:
         columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
-        name: what the source is called in prompts and messages; no path of this machine.
-        expected_rows: how many rows the source must have, duplicates and those that `where` leaves out included.
+        name: the source's name in prompts and messages; never a path of this machine.
+        expected_rows: the required number of rows, duplicates and those dropped by `where` included.
         samples: seeded samples ({"size", "seed"} or None), taken one after the other.
         mode: how the turns of dialogues are asked, `cumulative` or `independent`; None where rows are no scripts.
-        scored: which turns count; looked at only to refuse a row of which none would.
+        scored: which turns count; used only to refuse a row without any.
         where: values that rows must have in these columns (see `kept_rows`); None keeps all.
         expected_kept: how many rows `where` must leave.
-        clusters: the cluster of each row by its source's id, where the source has no column for it.
-        match: how answers are compared with the right one; None where prompts have none.
+        clusters: each row's cluster by its source's id, if no column has it.
+        match: how to compare answers with the right one; None without right answers.
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
         battles: columns of two published answers (`config.datasets.Battles`); a prompt then has them as "battle"
             (`battles.read_battle`), and rows that are no battle of one question are left out.
@@ -76,7 +76,7 @@ def make_prompts(
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
-    prompts: dict[str, Prompt] = {}
+    prompts: dict[str, PromptRow] = {}
     duplicates: list[str] = []
     unlike: list[str] = []
     again: Counter[str] = Counter()
@@ -97,9 +97,9 @@ def make_prompts(
                 prompt = prompt | {"id": content_id([prompt["messages"], again[prompt["id"]]])}
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
-                duplicates.append(f"row {_described(prompt)} = row {_described(first)}")
+                duplicates.append(f"row {_origin(prompt)} = row {_origin(first)}")
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
-                    unlike.append(_described(prompt))
+                    unlike.append(_origin(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
     if unused:
         reasons = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
@@ -127,16 +127,16 @@ def make_prompts(
     return kept, notes
 
 
-def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
-    """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
+def seeded_sample(prompts: Sequence[PromptRow], size: int, seed: int) -> tuple[list[PromptRow], str]:
+    """Return at most `size` of the prompts, in whole clusters and in their order, and a note for the log.
 
     Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
-    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows
+    such a cluster is skipped, so that two large clusters do not leave a handful of prompts. So the order of the rows
     has no influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same
     seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
-    unless all are; then the first one is cut. A prompt without a cluster is one by its id.
+    unless all are; then the first one is cut. A prompt without a cluster forms its own.
     """
-    members: dict[str, list[Prompt]] = {}
+    members: dict[str, list[PromptRow]] = {}
     for prompt in prompts:
         members.setdefault(prompt["cluster"], []).append(prompt)
     ranked = sorted(members, key=lambda cluster: (sha256_of([seed, cluster]), cluster))
@@ -157,7 +157,7 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     return [prompt for prompt in prompts if prompt["id"] in chosen], note
 
 
-def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:
+def check_count(rows: Sequence[TableRow], expected_rows: int | None, name: str) -> None:
     """Check that there are as many rows as expected.
 
     Raises:
@@ -167,7 +167,7 @@ def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> No
         raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
 
 
-def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
+def messages_of(row: TableRow, columns: ColumnNames, place: str) -> list[PromptMessage]:
     """Return a row's messages ([{"role", "content"}, ...]) out of its prompt, messages or turns columns.
 
     Raises:
@@ -197,8 +197,14 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
 
 
 def _prompts(
-    row: Row, number: int, cluster: str | None, columns: Columns, name: str, mode: str | None, scored: str | None
-) -> Iterator[Prompt]:
+    row: TableRow,
+    number: int,
+    cluster: str | None,
+    columns: ColumnNames,
+    name: str,
+    mode: str | None,
+    scored: str | None,
+) -> Iterator[PromptRow]:
     """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
     script = messages_of(row, columns, place)
@@ -225,7 +231,7 @@ def _prompts(
         return
     first, *later = [place for place, message in enumerate(script) if message["role"] == "user"]
     for turn, place_of_turn in enumerate(later, 1):
-        # What stands before the second user turn (a system message, the first turn and its reply), then its own turn.
+        # The messages before the second user turn (a system message, the first turn and its reply), then its own turn.
         messages = [*script[: later[0]], script[place_of_turn]]
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.
@@ -234,7 +240,7 @@ def _prompts(
         yield prompt
 
 
-def _right(row: Row, column: str, match: str, place: str) -> str:
+def _right(row: TableRow, column: str, match: str, place: str) -> str:
     """Return the right answer in a row.
 
     Raises:
@@ -247,7 +253,7 @@ def _right(row: Row, column: str, match: str, place: str) -> str:
         raise UserError(f"{place}: column `{column}`: {error}") from error
 
 
-def _message(value: Any, place: str) -> Message:
+def _message(value: Any, place: str) -> PromptMessage:
     if not isinstance(value, dict) or "role" not in value or "content" not in value:
         raise UserError(f"{place} must be an object with `role` and `content`")
     role, content = value["role"], value["content"]
@@ -265,13 +271,13 @@ def _message(value: Any, place: str) -> Message:
     return {"role": role, "content": valid_text(content, place)}
 
 
-def _present(row: Row, column: str, place: str) -> Any:
+def _present(row: TableRow, column: str, place: str) -> Any:
     if column not in row:
         raise UserError(f"{place} is missing in this row{nearest(column, row)}")
     return row[column]
 
 
-def _prompt_text(row: Row, column: str, place: str) -> str:
+def _prompt_text(row: TableRow, column: str, place: str) -> str:
     value = _present(row, column, place)
     if not isinstance(value, str):
         raise UserError(f"{place} holds {kind_of(value)}; a prompt must be a string")
@@ -280,7 +286,7 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
     return valid_text(value, place)
 
 
-def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
+def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     """Return the texts of the turns' columns without the empty cells at the end."""
     cells = [row.get(column) for column in columns]
     filled = [number for number, cell in enumerate(cells) if cell is not None and not is_blank(str(cell))]
@@ -288,16 +294,16 @@ def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _described(prompt: Prompt) -> str:
-    """Return where a prompt comes from, as the log tells it."""
+def _origin(prompt: PromptRow) -> str:
+    """Return a prompt's origin for the log."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
 
 
-def _check_script(messages: Sequence[Message], place: str) -> None:
-    """Check that messages which end with the user are a script: the user's turns, each with one reply or none.
+def _check_script(messages: Sequence[PromptMessage], place: str) -> None:
+    """Check that messages which end with the user are a script: user turns, each with at most one reply.
 
-    A system message may stand before them.
+    A system message may come first.
 
     Raises:
         UserError: if they are not, with `place` and the number of the message.

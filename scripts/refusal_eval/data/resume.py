@@ -1,8 +1,8 @@
 """Large files of the hub, continued where an earlier download ended.
 
-The hub's library keeps nothing of a file that did not come whole: each attempt writes a file with a name of its own and
-removes it (2.4.0). Weights come in files of 5 GB, several at a time, so here a large file grows in one place,
-`<SHA-256>.partial` beside the cache's blobs, and becomes a blob when it is whole. The library then finds it there.
+The hub's library drops incomplete downloads: each attempt writes a file under a new name and removes it (2.4.0).
+Weights come in files of 5 GB, several at a time, so here a large file grows in one place, `<SHA-256>.partial` next to
+the cache's blobs, and becomes a blob when it is complete. The library then finds it there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def remove_partials(place: Repository, wanted: Iterable[RemoteFile]) -> None:
 
 
 def being_written(path: Path) -> bool:
-    """Tell whether a job holds the lock of a file that it downloads; where locks do not work, nobody is seen to."""
+    """Tell whether a job holds the lock on a file it is downloading; False where file locks do not work."""
     try:
         with open(path, "r+b") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -37,7 +37,7 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
         _take_file(place, source.file, source.sha256, target)
         return
     files = hub.list_files(place)
-    # Offline the copy in the cache tells which files there are.
+    # Offline, the copy in the cache decides which files exist.
     listed = files if files is not None else hub.names_below(place.snapshot)
     if (script := f"{place.repo.split('/')[-1]}.py") in listed:
         message = f"its rows are produced by a script, {script}, which we do not run, so they may differ from its files"
@@ -54,13 +54,13 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
 
 
 def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int | None = None) -> None:
-    """Write the file at an address as it is; of several the rows, each with the part of the address it comes from.
+    """Write the file at an address unchanged; for several addresses write rows, each with its part of the address.
 
     Args:
         source: names the addresses.
         target: the file to write.
         log: takes what is done.
-        size: of all files together, in bytes, by the lock file; None where it does not tell.
+        size: total bytes by the lock file; None if unknown.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -94,7 +94,7 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int
 
 
 def _make_folder(copies: Path, rows: Path) -> None:
-    """Create the folder of a repository's copies with the mode of that of fetched rows: both hold the same prompts."""
+    """Create the folder of a repository's copies with the mode of the rows' folder: both hold the same prompts."""
     copies.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # its owner may have opened it on purpose
         copies.mkdir(stat.S_IMODE(rows.stat().st_mode) if rows.is_dir() else 0o777)
@@ -145,20 +145,20 @@ def _hub_rows(
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
             with _errors_of(place):
-                rows = [_named(row, data.features) for row in plain_rows(batch)]
+                rows = [_with_names(row, data.features) for row in plain_rows(batch)]
             yield from rows
 
 
-def _named(value: Any, feature: Any) -> Any:
-    """Return a value with the names of its numbered classes, wherever they stand in it."""
+def _with_names(value: Any, feature: Any) -> Any:
+    """Return a value with the numbers of its classes replaced by names, nested ones included."""
     import datasets
 
     if isinstance(feature, datasets.ClassLabel) and isinstance(value, int):
         return feature.names[value] if 0 <= value < len(feature.names) else value
     if isinstance(feature, (datasets.List, datasets.LargeList)) and isinstance(value, list):
-        return [_named(item, feature.feature) for item in value]
+        return [_with_names(item, feature.feature) for item in value]
     if isinstance(feature, dict) and isinstance(value, dict):
-        return {key: _named(item, feature.get(key)) for key, item in value.items()}
+        return {key: _with_names(item, feature.get(key)) for key, item in value.items()}
     return value
 
 

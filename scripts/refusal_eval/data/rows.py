@@ -21,9 +21,10 @@ from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.texts import MERGE_MARK, is_blank
 from refusal_eval.core.texts import valid_text as valid_text
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
+ColumnNames = Mapping[str, Any]  # the `columns` of a split or gold set
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
-# All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
+# All rows are held at once, in about ten times the room of their text; a small packed file may unpack to any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
 # What some programs write between the columns of a CSV instead of commas.
@@ -31,7 +32,9 @@ SEPARATORS = {";": "`;`", "\t": "a tab", "|": "`|`", "\uff1b": "`\uff1b`", "\uff
 SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)  # a first line that Excel writes and hides
 
 
-def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None) -> list[Row]:
+def read_rows(
+    path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None
+) -> list[TableRow]:
     """Return the rows of a file as a list of {column: value}, in the file's order.
 
     JSONL keeps JSON's types; JSON is one list of objects. CSV gives strings only ("NA", "1.0" and "" stay what they
@@ -57,7 +60,7 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
         raise UserError(f"{name}: skip_lines is for CSV files only; leave it out")
     if encoding and ending == ".parquet":
         raise UserError(f"{name}: encoding is for CSV, JSON and JSONL files only; leave it out")
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     try:
         _check_file(path, name)
         codec = codecs.lookup(encoding or "utf-8").name
@@ -94,7 +97,7 @@ def _too_large(name: str, found: str, most: str) -> UserError:
     return UserError(f"{name}: holds {found}, at most {most} are read; cut the file down to the rows that you need")
 
 
-def _rows_of(path: Path, name: str, ending: str, skip: int, encoding: str) -> Iterator[Row]:
+def _rows_of(path: Path, name: str, ending: str, skip: int, encoding: str) -> Iterator[TableRow]:
     if ending == ".parquet":
         yield from _parquet_rows(path, name)
         return
@@ -122,17 +125,17 @@ def _json(text: str, place: str, lines: bool = False) -> Any:
     except (ValueError, RecursionError) as error:
         for number, line in enumerate(text.split("\n"), 1):
             if MERGE_MARK.fullmatch(line):
-                raise _unmerged(place if ", line " in place else f"{place}, line {number}", line) from error
+                raise _merge_mark_error(place if ", line " in place else f"{place}, line {number}", line) from error
         raise UserError(f"{place}: is not valid JSON: {error}") from error
 
 
-def _object(row: Any, place: str) -> Row:
+def _object(row: Any, place: str) -> TableRow:
     if not isinstance(row, dict):
         raise UserError(f'{place}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}')
     return row
 
 
-def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
+def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[TableRow]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses texts over 128 KiB
     for _ in range(skip):
         handle.readline()
@@ -151,11 +154,11 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
     try:
         header = next(reader, [])
         if header and MERGE_MARK.fullmatch(header[0]):
-            raise _unmerged(f"{name}, line {skip + 1}", header[0])
+            raise _merge_mark_error(f"{name}, line {skip + 1}", header[0])
         _refuse_doubled(header, name)
         for number, cells in enumerate(filter(None, reader), 1):
             if MERGE_MARK.fullmatch(cells[0]):
-                raise _unmerged(f"{name}, line {skip + reader.line_num}", cells[0])
+                raise _merge_mark_error(f"{name}, line {skip + reader.line_num}", cells[0])
             if len(cells) != len(header):
                 place = f"{name}, line {skip + reader.line_num} (row {number})"
                 raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
@@ -189,11 +192,11 @@ def _other_separator(lines: Sequence[str]) -> str | None:
     return None
 
 
-def _unmerged(place: str, line: str) -> UserError:
+def _merge_mark_error(place: str, line: str) -> UserError:
     return UserError(f"{place}: `{line.strip()[:40]}` is a mark of an unfinished merge; settle it in the file")
 
 
-def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
+def _parquet_rows(path: Path, name: str) -> Iterator[TableRow]:
     import pyarrow
     import pyarrow.parquet
 
@@ -219,16 +222,16 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
         raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
 
 
-def plain_rows(batch: Any) -> list[Row]:
+def plain_rows(batch: Any) -> list[TableRow]:
     """Return the rows of a batch or a table of Arrow as plain JSON."""
     return [
-        plain_value({field.name: _decoded(row[field.name], field.type) for field in batch.schema})
+        plain_value({field.name: _decode(row[field.name], field.type) for field in batch.schema})
         for row in batch.to_pylist()
     ]
 
 
-def _decoded(value: Any, kind: Any) -> Any:
-    """Decode what Arrow keeps as the source text of JSON, such as a column of numbers and texts by `datasets`."""
+def _decode(value: Any, kind: Any) -> Any:
+    """Decode values that Arrow keeps as JSON source, such as a column of numbers and texts by `datasets`."""
     import pyarrow
 
     if value is None:
@@ -236,9 +239,9 @@ def _decoded(value: Any, kind: Any) -> Any:
     if isinstance(kind, pyarrow.JsonType):
         return parse_json(value)
     if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
-        return [_decoded(item, kind.value_type) for item in value]
+        return [_decode(item, kind.value_type) for item in value]
     if pyarrow.types.is_struct(kind):
-        return {field.name: _decoded(value[field.name], field.type) for field in kind}
+        return {field.name: _decode(value[field.name], field.type) for field in kind}
     return value
 
 
@@ -259,7 +262,7 @@ def plain_value(value: Any) -> Any:
     return str(value) if isinstance(value, (decimal.Decimal, uuid.UUID)) else None
 
 
-def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) -> None:
+def need_columns(rows: Sequence[TableRow], columns: Iterable[str | None], name: str) -> None:
     """Check that each named column stands in at least one row.
 
     Raises:
@@ -271,7 +274,7 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
             raise UserError(f"{name}: has no column `{column}`{nearest_column(column, known, name)}")
 
 
-def need_cells(rows: Sequence[Row], column: str | None, name: str) -> None:
+def need_cells(rows: Sequence[TableRow], column: str | None, name: str) -> None:
     """Check that a named column holds something: bytes, which give no text, would count as no column.
 
     Raises:
@@ -304,8 +307,8 @@ def text_or_none(value: Any, place: str) -> str | None:
     return valid_text(value_text(value), place)
 
 
-def cell_text(row: Row, column: str | None, place: str) -> str | None:
-    """Return a row's cell in a column as text (see `text_or_none`); None without a column."""
+def cell_text(row: TableRow, column: str | None, place: str) -> str | None:
+    """Return a cell as text (see `text_or_none`); None without a column."""
     return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
 
 

@@ -6,23 +6,23 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest_name
-from refusal_eval.data.rows import Row, cell_text, need_cells, need_columns, text_or_none
+from refusal_eval.data.rows import TableRow, cell_text, need_cells, need_columns, text_or_none
 
-Numbered = tuple[int, Row]
+Numbered = tuple[int, TableRow]
 MOST_SHOWN = 10
 
 
 def kept_rows(
-    rows: Sequence[Row], where: Mapping[str, Any] | None, expected_kept: int | None, name: str
+    rows: Sequence[TableRow], where: Mapping[str, Any] | None, expected_kept: int | None, name: str
 ) -> tuple[list[Numbered], list[str]]:
     """Return the rows to keep with their numbers in the source (from 1), and notes for the log.
 
-    Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true"; "" is an empty cell.
+    Values are compared as the text that a CSV would hold: 1 is "1", true is "true"; "" is an empty cell.
 
     Args:
         where: for each of these columns the value, or the list of values, that a row must have; None keeps all.
         expected_kept: how many rows must be left; None for any number.
-        name: what messages call the source.
+        name: the source's name in messages.
 
     Raises:
         UserError: for an unknown column, a value that no row has, when nothing is left, and for a wrong number.
@@ -51,11 +51,11 @@ def kept_rows(
     ]
 
 
-def read_clusters(rows: Sequence[Row], name: str) -> dict[str, str]:
-    """Return {id: cluster} out of the rows of a file of clusters.
+def read_clusters(rows: Sequence[TableRow], name: str) -> dict[str, str]:
+    """Return {id: cluster} from the rows of a file of clusters.
 
     Raises:
-        UserError: for a missing column, an empty cell, and an id that stands twice.
+        UserError: for a missing column, an empty cell, or a duplicate id.
     """
     need_columns(rows, ("id", "cluster"), name)
     found: dict[str, str] = {}
@@ -70,7 +70,7 @@ def read_clusters(rows: Sequence[Row], name: str) -> dict[str, str]:
 
 
 def clusters_of(
-    rows: Sequence[Row], columns: Mapping[str, Any], clusters: Mapping[str, str] | None, name: str
+    rows: Sequence[TableRow], columns: Mapping[str, Any], clusters: Mapping[str, str] | None, name: str
 ) -> list[str | None]:
     """Return the cluster of each row: out of its column, or by its id out of a file of clusters; None without one.
 
@@ -91,14 +91,14 @@ def clusters_of(
     return [clusters[str(identity)] for identity in ids]
 
 
-def _as_cell(rows: Sequence[Row], column: str, wanted: Any) -> str | None:
+def _as_cell(rows: Sequence[TableRow], column: str, wanted: Any) -> str | None:
     """Return the text of the cells that are wanted: 1.0 is "1", but "1.0" where a CSV says so."""
     written = str(wanted)
     is_there = isinstance(wanted, float) and any(row.get(column) == written for row in rows)
     return written if is_there else text_or_none(wanted, "where")
 
 
-def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str | None], name: str) -> None:
+def _check_values(rows: Sequence[TableRow], column: str, wanted: Sequence[str | None], name: str) -> None:
     """Say of a value that no row has which values there are: a misspelt one would silently leave rows out."""
     counts = Counter(cell_text(row, column, name) for row in rows)
     unknown = [value for value in wanted if value not in counts]
@@ -115,7 +115,7 @@ def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str | None]
 
 
 def some(values: Sequence[str]) -> str:
-    """Return the first of these values, as the log shows them."""
+    """Return the first few values, as the log shows them."""
     return ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
 
 

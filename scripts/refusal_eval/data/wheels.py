@@ -109,7 +109,7 @@ def _unpack(archive: zipfile.ZipFile, file: str, target: IO[bytes], wheel: str, 
     """Write a file of a wheel, which zipfile reads up to the size that the wheel states.
 
     Raises:
-        UserError: if it stands for far more than the wheel holds, or there is no room for it.
+        UserError: if it unpacks to far more than the wheel holds, or the disk is full.
     """
     member = archive.getinfo(file)
     if member.file_size > max(PLAIN_BYTES, MOST_TIMES * member.compress_size):

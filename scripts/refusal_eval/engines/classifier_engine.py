@@ -43,11 +43,9 @@ class _OneStepEngine(LocalEngine):
         return {name: value for name, value in entry.items() if name not in OF_VLLM}
 
     def most_at_once(self, device: str | None) -> int:
-        """Return how many requests are given to it at one time where the study does not say."""
         return IN_FLIGHT
 
     def memory_needed(self, weights: int, total: int) -> tuple[float, str]:
-        """Return what it takes as it needs it: some more than its weights."""
         return weights * 2.5, ""
 
     def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
@@ -93,11 +91,9 @@ class EncoderEngine(_OneStepEngine):
     )
 
     def more_identity(self) -> dict[str, Any]:
-        """Return the pooling."""
         return super().more_identity() | {"pooling": self.pooling}
 
     def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
-        """Return the command line of the server."""
         return [*super().command(load, folder, socket), *as_arguments({"pooling": self.pooling})]
 
     def client(self, socket: str, exit_code: Callable[[], int | None]) -> EmbeddingClient:

@@ -26,12 +26,12 @@ MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take 
 ROUTES = {"logits": "/classify", "vectors": "/embed"}  # by what is given
 
 
-class Model:
+class ClassifierModel:
     """The model of a folder in the hub's format, safetensors only.
 
     Raises:
-        SystemExit: for a classifier whose folder lacks weights, such as the layer of the classes where it is that of
-            another model: transformers makes them up, otherwise at every start.
+        SystemExit: for a classifier whose folder lacks weights, such as the classification layer: transformers would
+            make them up, anew at every start.
     """
 
     def __init__(self, folder: str, device: str, dtype: str, pooling: str | None, trust_remote_code: bool) -> None:
@@ -54,7 +54,7 @@ class Model:
             sys.exit(f"{folder} is no classifier: it has no {lacking[0]} ({len(lacking)} weights are missing)")
         self._model = model.to(device).eval()
         self._pad, self._vocabulary = model.config.pad_token_id or 0, int(model.config.vocab_size)
-        # Without a padding token, decoders cannot tell where each text of a step ends.
+        # Without a padding token, decoders do not know where each text of a step ends.
         self.alone = not pooling and model.config.pad_token_id is None
 
     def problem(self, token_ids: Any, longest: int) -> str | None:
@@ -107,10 +107,10 @@ def _texts(token_ids: list[int]) -> list[tuple[int, ...]]:
     return [tuple(token_ids[start:end]) for start, end in itertools.pairwise([*starts, len(token_ids)])]
 
 
-class Server:
+class ClassifierServer:
     """The ASGI application."""
 
-    def __init__(self, model: Model, most_together: int, longest: int, gives: str = "logits") -> None:
+    def __init__(self, model: ClassifierModel, most_together: int, longest: int, gives: str = "logits") -> None:
         self._model, self._most, self._longest, self._gives = model, most_together, longest, gives
         self._waiting: deque[tuple[list[int], asyncio.Future[list[float]]]] = deque()
         self._arrived = asyncio.Event()
@@ -211,9 +211,9 @@ def main() -> None:
 
     import uvicorn
 
-    model = Model(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
+    model = ClassifierModel(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
     gives = "vectors" if options.pooling else "logits"
-    server = Server(model, 1 if model.alone else options.most_together, options.max_model_len, gives)
+    server = ClassifierServer(model, 1 if model.alone else options.most_together, options.max_model_len, gives)
     uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60, lifespan="off")
 
 

@@ -1,4 +1,4 @@
-"""A running engine: what one load of it is made of, and how it is asked."""
+"""A running engine: the inputs of one load, and the requests it takes."""
 
 import abc
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.loaded_change import LoadedChange
@@ -17,7 +17,7 @@ SERVED_NAME = "model"
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """What one load of an engine is made of."""
+    """The inputs of one load of an engine."""
 
     log: Path  # file for the server's output
     determinism: str  # strict, seeded or free
@@ -46,7 +46,7 @@ class EngineDied(UserError):
 class RunningEngine(abc.ABC):
     """A running engine. Entering it starts it and waits until it is healthy; leaving it stops all its processes.
 
-    As it stands here, an engine has no process of ours that may die, and tells no counters.
+    This base class has no process of ours that may die, and no counters.
     """
 
     async def __aenter__(self) -> Self:
@@ -58,21 +58,21 @@ class RunningEngine(abc.ABC):
         return None
 
     @abc.abstractmethod
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `refusal_eval.ask.store.checked_response`).
 
-        An engine that tells no token ids or no log-probabilities leaves `token_ids` empty and `logprobs` None.
+        Without token ids or log-probabilities `token_ids` is empty and `logprobs` None.
 
         Args:
             prompt: token ids or messages, as the kind of engine takes them.
-            settings: what the requests of its file have in common: sampling, and which parts of the model are changed.
-            seed: the sample's seed; None where none is sent.
+            settings: shared by the requests of its file: sampling, and the changes of the model.
+            seed: the sample's seed; None if none is sent.
 
         Raises:
             Rejected: if this request can never be answered.
             EngineDied: if the engine is gone.
             ConnectionError: if it fails for a reason that may pass.
-            ValueError: if the reply is not what was asked for.
+            ValueError: if the reply does not match the request.
         """
 
     @abc.abstractmethod

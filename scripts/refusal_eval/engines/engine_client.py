@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import aiohttp
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import within
@@ -62,8 +62,8 @@ def _writable(text: str) -> str:
     return text
 
 
-Number = Annotated[int, Field(ge=0, lt=2**31)]
-Text = Annotated[str, AfterValidator(_writable)]
+Int31 = Annotated[int, Field(ge=0, lt=2**31)]
+WritableText = Annotated[str, AfterValidator(_writable)]
 Logit = Annotated[float, Field(ge=-3e38, le=3e38, allow_inf_nan=False)]  # finite as a float32, too
 LogProbability = Annotated[float, Field(ge=-3e38, le=0.01, allow_inf_nan=False)]  # 0 but for rounding
 
@@ -80,15 +80,15 @@ class _LogProbabilities(_Part):
 
 
 class _Choice(_Part):
-    text: Text
+    text: WritableText
     finish_reason: str | None
-    stop_reason: Number | Text | None = None
-    token_ids: list[Number] | None = None
+    stop_reason: Int31 | WritableText | None = None
+    token_ids: list[Int31] | None = None
     logprobs: _LogProbabilities | None = None
 
 
 class _Usage(_Part):
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 class _Completion(_Part):
@@ -98,12 +98,12 @@ class _Completion(_Part):
 
 class _Classification(_Part):
     logits: Annotated[list[Logit], Field(min_length=1)]
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 class _Embedding(_Part):
     vectors: Annotated[list[Logit], Field(min_length=1)]
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 COMPLETION, CLASSIFICATION = TypeAdapter(_Completion), TypeAdapter(_Classification)
@@ -125,7 +125,7 @@ class BrokenOff(ValueError):
 
 
 class EngineClient(abc.ABC):
-    """Client of one server, by its Unix socket: what all kinds share. `exit_code` tells whether it has died."""
+    """Client of one server on a Unix socket, shared by all kinds. `exit_code` shows whether the server has died."""
 
     smallest: ClassVar[Mapping[str, Any]]  # the body of the smallest request there is
 
@@ -140,7 +140,6 @@ class EngineClient(abc.ABC):
         self._http = aiohttp.ClientSession("http://engine", connector=connector, timeout=timeout, **plain)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.close()
 
     async def health(self) -> Health:
@@ -154,7 +153,7 @@ class EngineClient(abc.ABC):
             return Health.UNWELL
 
     @abc.abstractmethod
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request, as it goes into the store; raise what `RunningEngine.complete` does."""
 
     async def _reply(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -172,10 +171,10 @@ class EngineClient(abc.ABC):
                 problem = f"{type(error).__name__}: {error}"
             else:
                 if status == 200:
-                    return _parsed(content)
-                problem = f"HTTP {status}: {_shown(content, 500)}"
+                    return _parse(content)
+                problem = f"HTTP {status}: {_excerpt(content, 500)}"
                 if 400 <= status < 500 and status not in (408, 429):
-                    raise Rejected(status, _shown(content, 500))
+                    raise Rejected(status, _excerpt(content, 500))
             if self._exit_code() is not None:
                 raise EngineDied(problem)
             await asyncio.sleep(min(0.2 * 2**attempt, 5.0))
@@ -185,7 +184,7 @@ class EngineClient(abc.ABC):
             with contextlib.suppress(*TRANSPORT_ERRORS, ValueError):
                 smallest, _ = await within(SMALLEST_SECONDS, self._request("POST", path, self.smallest))
                 if smallest == 200:
-                    raise Rejected(status, f"{TRIES} tries: {_shown(content, 450)}")
+                    raise Rejected(status, f"{TRIES} tries: {_excerpt(content, 450)}")
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
 
     async def _await_death(self, problem: str) -> None:
@@ -212,14 +211,14 @@ class EngineClient(abc.ABC):
         except TRANSPORT_ERRORS as error:
             raise ConnectionError(f"{path}: {type(error).__name__}: {error}") from error
         if status != 200:
-            raise ConnectionError(f"{path}: HTTP {status}: {_shown(content, 300)}")
-        return _parsed(content)
+            raise ConnectionError(f"{path}: HTTP {status}: {_excerpt(content, 300)}")
+        return _parse(content)
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters, summed over its engines.
 
         Raises:
-            ConnectionError: if the server does not tell.
+            ConnectionError: if the server does not report them.
         """
         for attempt in range(TRIES):
             try:
@@ -229,7 +228,7 @@ class EngineClient(abc.ABC):
                 if status == 200:
                     problem = f"none of {', '.join(COUNTERS)} is among them"
                     break  # nor will it be
-                problem = f"HTTP {status}: {_shown(content, 300)}"
+                problem = f"HTTP {status}: {_excerpt(content, 300)}"
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if self._exit_code() is not None:
@@ -242,7 +241,7 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     """Return the body of a reply.
 
     Raises:
-        ValueError: if it is compressed, which nobody asked for, or too large.
+        ValueError: if it is compressed, which we never request, or too large.
     """
     if (encoding := reply.headers.get("Content-Encoding", "identity")) != "identity":
         reply.close()
@@ -257,14 +256,14 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the engine's reply is no JSON ({error}): {_shown(content, 100)!r}") from error
+        raise ValueError(f"the engine's reply is no JSON ({error}): {_excerpt(content, 100)!r}") from error
 
 
-def _checked(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked:
+def _validate(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked:
     """Return a part of a reply as its schema has it; raise `ValueError`, with the first fault, if it is not that."""
     try:
         return schema.validate_python(value)
@@ -274,7 +273,7 @@ def _checked(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked
         raise ValueError(f"{whose} reply is not as it should be: {place}: {fault['msg']}") from error
 
 
-def _shown(content: bytes, length: int) -> str:
+def _excerpt(content: bytes, length: int) -> str:
     return content.decode(errors="replace")[:length]
 
 
@@ -284,7 +283,7 @@ def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: if a logit is missing or no number, or the number of tokens is.
     """
-    checked = _checked(CLASSIFICATION, reply, "the classifier's")
+    checked = _validate(CLASSIFICATION, reply, "the classifier's")
     return _without_text("classified", checked.prompt_tokens) | {"logits": pack_floats(checked.logits)}
 
 
@@ -294,7 +293,7 @@ def embedding_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: if a value is missing or no number, or the number of tokens is.
     """
-    checked = _checked(EMBEDDING, reply, "the encoder's")
+    checked = _validate(EMBEDDING, reply, "the encoder's")
     return _without_text("embedded", checked.prompt_tokens) | {"vectors": pack_floats(checked.vectors)}
 
 
@@ -309,7 +308,7 @@ def _without_text(finish_reason: str, prompt_tokens: int) -> dict[str, Any]:
     }
 
 
-def request_body(token_ids: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+def request_body(token_ids: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
     model = settings.served_as or SERVED_NAME
     body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling}
@@ -331,7 +330,7 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
         BrokenOff: if the response is not whole.
         ValueError: if the reply lacks token ids or log-probabilities, or they are not such.
     """
-    checked = _checked(COMPLETION, reply, "the engine's")
+    checked = _validate(COMPLETION, reply, "the engine's")
     choice, logprobs = checked.choices[0], checked.choices[0].logprobs or _LogProbabilities()
     if choice.finish_reason not in WHOLE:
         raise BrokenOff(f"the engine broke this response off (finish_reason {choice.finish_reason!r})")
@@ -347,7 +346,7 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
         "prompt_tokens": checked.usage.prompt_tokens,
     }
     if named := sampling.get("logprob_token_ids"):
-        rows = _checked(NAMED, logprobs.top_logprobs, "the engine's")
+        rows = _validate(NAMED, logprobs.top_logprobs, "the engine's")
         names = [f"token_id:{token_id}" for token_id in named]
         if len(rows) != len(values) or not all(name in row for row in rows for name in names):
             raise ValueError("the engine's reply has no log-probability for each token that was named")
@@ -356,12 +355,12 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 
 
 def counters_of(text: str) -> dict[str, float]:
-    """Return the counters we use out of a Prometheus text, summed over labels; nothing if it has none of them.
+    """Return the counters we use from a Prometheus text, summed over labels; empty if it has none of them.
 
-    Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
+    If the engine reports it, also `block_size`: the tokens in a block of the prefix cache.
 
     Raises:
-        ValueError: if one is no count.
+        ValueError: if one is not a count.
     """
     totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
     for line in text.splitlines():
@@ -382,7 +381,7 @@ class CompletionClient(EngineClient):
 
     smallest = request_body([0], RequestSettings(sampling={"max_tokens": 1}), None)
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
         reply = await self._reply("/v1/completions", request_body(prompt, settings, seed))
         try:
@@ -399,8 +398,7 @@ class ClassificationClient(EngineClient):
     path: ClassVar = "/classify"
     kept: ClassVar = staticmethod(classification_of)  # what is kept of a reply
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `kept`, and `EngineClient.complete`)."""
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         return self.kept(await self._reply(self.path, {"token_ids": list(prompt)}))
 
 

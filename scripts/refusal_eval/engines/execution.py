@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,8 @@ from typing import Any
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter, checked_response, writer_is_gone
-from refusal_eval.ask.store_index import key_numbers, matches
+from refusal_eval.ask.store_index import KeyNumbers, key_numbers, matches
+from refusal_eval.ask.turns import Response
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
@@ -27,14 +26,10 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_CHECKS = 1.0
 CHECKS_BETWEEN_HEALTH = 5
 CHECKS_BETWEEN_COUNTERS = 10
-CHECKS_BETWEEN_REFRESHES = 30  # at most; see `checks_until_refresh`
+CHECKS_BETWEEN_REFRESHES = 10
 RECENT_SECONDS = 300.0  # a store file that was written to so lately may have a run that goes on
-SAME_MOMENT_SECONDS = 0.05
-LOOKS_SHARE = 0.05  # of the time, at most, goes into looks at the store
 COUNTERS_SECONDS = 5.0
 HEALTH_SECONDS = 6.0  # more than the engine itself takes to call a server silent
-
-Response = Mapping[str, Any]
 
 
 @dataclass
@@ -59,7 +54,7 @@ class Execution:
 
     engine: RunningEngine  # it is running
     writer: StoreWriter  # takes each response as it comes
-    store: StoreReader  # tells what other runs have answered meanwhile, and knows later turns of dialogues
+    store: StoreReader  # tells what other runs have answered meanwhile, and knows later turns
     serving_id: str  # what the responses are served by
     in_flight: int  # the most requests at one time
     seeded: bool = True  # whether seeds are sent
@@ -67,7 +62,7 @@ class Execution:
     limit: TimeLimit | None = None  # when to stop
     look: Callable[[str, Request, Response], None] | None = None  # at each new response; what it raises ends the work
     suspects: Suspects | None = None  # what was in flight when an earlier engine died
-    keys: Iterable[str] = ()  # of all requests of this load, also those that the store had; they tell runs alike
+    keys: Iterable[str] = ()  # of all requests of this load, also those that the store had; runs alike have them too
 
     def __post_init__(self) -> None:
         self._outcome = Outcome()
@@ -88,7 +83,8 @@ class Execution:
             OSError: when the store cannot be written.
         """
         self._waiting = {item.request.key for item in pending if item.request.key is not None}
-        self._others = OtherRuns(self.writer.path, self._waiting, self.keys)
+        self._keys = sorted({*self._waiting, *self.keys})
+        self._numbers = key_numbers(self._keys)
         self._progress = Progress(item.cell for item in pending for _ in range(item.turns_left))
         total = sum(item.turns_left for item in pending)
         parts = [(self.in_flight, list(pending))]
@@ -96,8 +92,6 @@ class Execution:
             parts = self.suspects.in_turn(pending, self.in_flight)
         try:
             self._take_in()  # starting the engine took a while
-            self._others.guess(self.store)
-            self._choose_end()
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(self._part(self._watch))
                 try:
@@ -147,7 +141,7 @@ class Execution:
                 item = await self._step(item)
 
     async def _step(self, item: Pending) -> Pending | None:
-        """Execute one request; return the next turn of its dialogue, or None."""
+        """Execute one request; return the turn that follows it, or None."""
         response = await self._once(item)
         while response is not None and (following := item.after(response)) is not None:
             if item.turns_left == 1:
@@ -170,7 +164,7 @@ class Execution:
         self._progress.drop(cell, count)
 
     async def _once(self, item: Pending) -> Response | None:
-        """Return the response to a request; two dialogues that come to ask the same at one time share it."""
+        """Return the response to a request; two prompts that come to ask the same at one time share it."""
         key = item.request.key
         assert key is not None
         self._waiting.discard(key)
@@ -227,7 +221,7 @@ class Execution:
 
     async def _watch(self) -> None:
         """Notice what no request would tell: a dead engine, the time limit, responses of other runs."""
-        checks, pause, next_refresh = 0, 1, 1
+        checks = 0
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
             if self._over:
@@ -244,99 +238,44 @@ class Execution:
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     self._progress.engine_counters(await within(COUNTERS_SECONDS, self.engine.metrics()))
             self._progress.log_if_due()
-            if checks >= next_refresh:
-                started, found = time.monotonic(), False
+            if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 try:
-                    found = self._take_in()
+                    self._take_in()
                 except StoreError as error:  # of another run's file: it costs time to ask the same, and no response
                     LOG.warning("%s", error)
-                pause = checks_until_refresh(pause, found, time.monotonic() - started)
-                next_refresh = checks + pause
 
-    def _take_in(self) -> bool:
+    def _take_in(self) -> None:
         """Drop what other runs have answered since, and come towards one that answers the same requests.
 
-        In the same order both would ask the same ones to the end; from the two ends they share the work. Return whether
-        another run has answered any.
+        In the same order both would ask the same ones to the end; from the two ends they share the work.
         """
         changed = self.store.refresh() - {self.writer.path}
-        if not changed:
-            return False
-        asked = self._waiting.intersection(self._others.keys_in(self.store, changed))
+        indexes = [self.store.files[path].entries for path in changed if path in self.store.files]
+        answered = {self._keys[place] for entries in indexes for place in matches(self._numbers, entries)[0].tolist()}
+        asked = self._waiting & answered
         found = asked.difference(self.store.missing(asked))
         self._arrived |= found
         self._waiting -= found
-        self._choose_end()
-        return bool(found)
-
-    def _choose_end(self) -> None:
-        backwards = self._others.earlier(self.store) % 2 == 1
+        backwards = earlier_runs(self.writer.path, self.store, self._numbers) % 2 == 1
         if backwards and not self._backwards:
             LOG.info("another run executes some of the same requests: this one takes them from the other end")
         self._backwards = backwards
 
 
-def checks_until_refresh(before: int, found: bool, seconds: float) -> int:
-    """Return after how many checks the store is looked at again: 1, 2, 4, ..., and 1 while another run shares the work.
+def earlier_runs(own: Path, store: StoreReader, numbers: KeyNumbers) -> int:
+    """Return how many runs began before this one, go on, and answer requests of this load, such as another study's.
+
+    Names of store files begin with a time: all runs see the same order. One that has just ended may still count.
 
     Args:
-        before: after how many it was looked at this time.
-        found: whether another run had answered any of the requests.
-        seconds: how long the look took.
+        own: the store file of this run.
+        numbers: of the keys of this load, sorted (see `store_index.key_numbers`).
     """
-    wanted = 1 if found else 2 * before
-    affordable = math.ceil(seconds / LOOKS_SHARE / SECONDS_BETWEEN_CHECKS)
-    return min(max(wanted, affordable), CHECKS_BETWEEN_REFRESHES)
-
-
-class OtherRuns:
-    """Counts the runs that began before this one and answer some of its requests, as two studies that share a store do.
-
-    All take requests in the same order, so that without more they would ask the same ones side by side to the end. The
-    store tells: a file that is still written, and holds a key that nobody had when this run began, belongs to such a
-    run. Nothing is locked, and nobody waits. `own` is the store file that this run has just made, `keys` are those that
-    it is to execute, and `all_keys` also those that the store had.
-
-    At the beginning nobody may have answered anything yet: see `guess`.
-    """
-
-    def __init__(self, own: Path, keys: Iterable[str], all_keys: Iterable[str] = ()) -> None:
-        self._own = own
-        self._began = own.stat().st_mtime  # by the file system's clock, as the times that it is compared with
-        self._keys = sorted(set(keys))
-        self._numbers = key_numbers(self._keys)
-        self._all_keys = all_keys
-        self._guessed: dict[Path, int] = {}  # files of runs that seem alike, with their sizes
-
-    def keys_in(self, store: StoreReader, paths: Iterable[Path]) -> set[str]:
-        """Return the keys that stand in some of the store's files, by the indexes alone."""
-        indexes = [store.files[path].entries for path in paths if path in store.files]
-        return {self._keys[place] for entries in indexes for place in matches(self._numbers, entries)[0].tolist()}
-
-    def guess(self, store: StoreReader) -> None:
-        """Take earlier files that are still written, and hold nothing yet or a key of this load, for such runs.
-
-        This holds for each until it is written to again, and then the new keys tell.
-        """
-        numbers = key_numbers(sorted({*self._keys, *self._all_keys}))
-        for path, index in store.files.items():
-            if path.name >= self._own.name or index.closed or not index.size or writer_is_gone(path):
-                continue  # a run that begins to ask has said by what it is served
-            with contextlib.suppress(OSError):
-                written = path.stat().st_mtime
-                alike = bool(len(matches(numbers, index.entries)[0]))
-                if not len(index.entries):  # of a run that begins in this moment the first look tells more
-                    alike = self._began - written >= SAME_MOMENT_SECONDS
-                if alike and written >= self._began - RECENT_SECONDS:
-                    self._guessed[path] = index.size
-
-    def earlier(self, store: StoreReader) -> int:
-        """Return the number of these runs. Names of store files begin with a time: every run sees the same order."""
-        count = 0
-        for path, index in store.files.items():
+    count = 0
+    for path, index in store.files.items():
+        if path.name < own.name and not index.closed and not writer_is_gone(path):
             with contextlib.suppress(OSError):  # removed, as by a writer without responses
-                counts = self._guessed.get(path) == index.size
-                if path.name < self._own.name and path.stat().st_mtime >= self._began:
-                    counts |= bool(len(matches(self._numbers, index.entries)[0]))
-                count += counts
-        return count
+                # Both times are of the file system's clock.
+                recent = path.stat().st_mtime >= own.stat().st_mtime - RECENT_SECONDS
+                count += recent and bool(len(matches(numbers, index.entries)[0]))
+    return count

@@ -24,7 +24,7 @@ from refusal_eval.weights.engine_file import describe_engine
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How a load is executed. It is read from the config and not from params: none of it may make a job run again."""
+    """How to execute a load. It comes from the config, not from params: none of it may rerun a job."""
 
     engine: Engine  # the engine's entry
     engine_id: str  # the id that the keys of its requests hold
@@ -83,7 +83,6 @@ class LoadPlan:
 
     @property
     def gpus(self) -> int:
-        """The GPUs that the load takes."""
         return self.engine.gpus(self.device)
 
     def refuse_too_few(self, gpus: int) -> None:
@@ -130,14 +129,14 @@ class LoadPlan:
         return now["folder"] or ""
 
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
-        """Return what the engine is entered with.
+        """Return the inputs of a load.
 
-        Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
-        stop, minutes later, with a message of its own. Of the models' changes only those are served that requests ask
-        for; without requests all are.
+        Missing or shortened files are found here, by the weights' manifest, not minutes later by the engine. Only
+        changes that `pending` needs are served; without requests all are.
 
         Raises:
-            UserError: for files that are not as they were fetched, or identified; for a CPU build that is to use GPUs.
+            UserError: for files that changed since they were fetched or identified, and for a CPU build that should use
+                GPUs.
         """
         if self.lacks_cuda:
             raise UserError(

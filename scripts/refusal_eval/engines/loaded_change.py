@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from refusal_eval.core.time_limit import TimeLimit
     from refusal_eval.engines.engine_base import RunningEngine
 
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]  # posts JSON to an endpoint of the server
+PostJson = Callable[[str, Mapping[str, Any]], Awaitable[Any]]  # posts JSON to an endpoint of the server
 
 
 class LoadedChange:
@@ -28,7 +28,7 @@ class LoadedChange:
     reported: ClassVar[str] = ""
 
     def __str__(self) -> str:
-        """Return whose change it is, for messages."""
+        """Return the entry that makes the change, for messages."""
         raise NotImplementedError
 
     def asked_by(self, pending: Sequence[Pending]) -> Self | None:
@@ -45,18 +45,18 @@ class LoadedChange:
         """Raise `UserError` for files that are not as they were when they were identified: they have another key."""
 
     def without_paths(self) -> Self:
-        """Return the same without paths of this machine, for the serving record."""
+        """Return a copy without paths of this machine, for the serving record."""
         return self
 
     def options(self) -> dict[str, Any]:
-        """Return the options of vLLM's server that make it serve the change."""
+        """Return the options of vLLM's server that apply the change."""
         return {}
 
     def last_options(self, device: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options that come after the user's own, `given`."""
+        """Return options that must follow the user's own, `given`."""
         return {}
 
-    async def prove(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def prove(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Let a started server show that it applies the change; return what the serving record says of it.
 
         Args:
@@ -69,7 +69,7 @@ class LoadedChange:
         return {}
 
     def refusal(self, folder: str) -> str:
-        """Return why the server refused the change, a sentence with a blank behind it; else nothing."""
+        """Return the server's reason for refusing the change, a sentence and a space; else an empty string."""
         return ""
 
     async def probe(
@@ -82,7 +82,7 @@ class LoadedChange:
         """
         return {}
 
-    async def report(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def report(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Return what the server counted of the change since it was last asked.
 
         Raises:
@@ -94,7 +94,7 @@ class LoadedChange:
         """Keep a report with the responses of its load: other studies that take them need to know."""
 
     def receipt(self, store_files: Collection[Path]) -> dict[str, Any]:
-        """Return what a receipt says of the loads that wrote these files of the store."""
+        """Return the receipt's entry on the loads that wrote these store files."""
         return {}
 
     def accept(self, receipt: Mapping[str, Any], log: Path, by_the_user: bool) -> None:
@@ -102,8 +102,8 @@ class LoadedChange:
 
         Args:
             receipt: see `receipt`.
-            log: of the job; a file with its name notes what the user has been shown.
-            by_the_user: whether a user who was shown the same runs again, which accepts the answers as they are.
+            log: of the job; a file named after it notes what the user has already seen.
+            by_the_user: whether the user starts it again after seeing the same, and so accepts the answers.
         """
 
 

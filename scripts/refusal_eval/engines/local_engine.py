@@ -77,19 +77,17 @@ class LocalEngine(Engine):
         return found
 
     def more_identity(self) -> dict[str, Any]:
-        """Return what else of this kind is in the key of every request."""
+        """Return what this kind adds to the key of every request."""
         return {}
 
     def device_here(self, root: str | Path = ".") -> str | None:
-        """Return `cpu` or `cuda`: the entry's device, or for `auto` what the engine environment was built for."""
+        """Return `cpu` or `cuda`; `auto` follows the build of the engine environment."""
         return engine_device({"device": self.device, "python": self.python}, root)
 
     def python_here(self, root: str | Path = ".") -> str:
-        """Return the Python of the engine environment."""
         return engine_python({"python": self.python}, root)
 
     def gpus(self, device: str | None) -> int:
-        """Return the GPUs that one load takes: none on a CPU."""
         return 0 if device == "cpu" else 1
 
     def running(self, load: EngineLoad) -> Server:

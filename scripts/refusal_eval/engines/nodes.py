@@ -33,10 +33,10 @@ class Nodes:
 
 
 def find_nodes(count: int, gpus: int, environment: Mapping[str, str]) -> Nodes:
-    """Return the nodes of this Slurm job for an engine that needs `count` of them, and `gpus` in all.
+    """Return the nodes of this Slurm job for an engine that needs `count` nodes with `gpus` GPUs in total.
 
     Raises:
-        UserError: outside of Slurm, and in a job with another number of nodes.
+        UserError: outside Slurm, and in a job with a different number of nodes.
     """
     listed = environment.get("SLURM_JOB_NODELIST")
     if not listed:
@@ -55,7 +55,6 @@ def find_nodes(count: int, gpus: int, environment: Mapping[str, str]) -> Nodes:
 
 
 def head_command(command: Sequence[str], nodes: Nodes) -> list[str]:
-    """Return the server's command line as that of the first node."""
     return [*command, *as_arguments(_meeting(nodes, 0))]
 
 
@@ -98,7 +97,7 @@ def _meeting(nodes: Nodes, rank: int) -> dict[str, object]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses on this machine right now."""
+    """Return ports that are free on this machine right now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

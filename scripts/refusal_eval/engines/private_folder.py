@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 
 PRIVATE_PREFIX = "refusal-eval-"  # how the name of a server's private folder begins
 LONGEST_PATH = 107  # bytes of a Unix socket's path on Linux
-LONGEST_NAME = 36  # of vLLM's own sockets, which lie beside ours
+LONGEST_NAME = 36  # of vLLM's own sockets, in the same folder
 
 
 def socket_folders() -> list[str]:
@@ -67,12 +67,12 @@ def why_no_socket(folder: str) -> str | None:
 
 
 def checked_folder(folder: Path, purpose: str = "running engines are recorded", variable: str = "TMPDIR") -> Path:
-    """Return the folder, made if need be, after a check that nobody else can have put anything there.
+    """Create the folder if necessary, check that nobody else can write to it, and return it.
 
-    Messages tell its purpose, and the environment variable that says where it lies.
+    Messages name its purpose, and the environment variable that sets its place.
 
     Raises:
-        UserError: for a link, a folder of another user, and one that is open to others.
+        UserError: for a link, another user's folder, and one that others may write to.
     """
     what, advice = f"{folder}, where {purpose},", f"set {variable} to a folder of your own"
     try:

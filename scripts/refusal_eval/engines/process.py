@@ -12,8 +12,8 @@ from typing import NamedTuple
 KILL_WAIT = 10.0  # seconds that a killed process may take to give its memory back
 
 
-class Place(NamedTuple):
-    """Where process numbers mean the same: one boot of one machine, and there one space of numbers (containers)."""
+class ProcessSpace(NamedTuple):
+    """A scope in which process numbers are unique: one boot of one machine, and one PID namespace (containers)."""
 
     host: str
     boot_id: str
@@ -28,13 +28,13 @@ class Process(NamedTuple):
     session: int
 
 
-def this_place() -> Place:
+def this_place() -> ProcessSpace:
     """Return where this process runs; of a system without /proc only the name of the machine is known."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return Place(socket.gethostname(), boot_id, os.readlink("/proc/self/ns/pid"))
+        return ProcessSpace(socket.gethostname(), boot_id, os.readlink("/proc/self/ns/pid"))
     except OSError:
-        return Place(socket.gethostname(), "", "")
+        return ProcessSpace(socket.gethostname(), "", "")
 
 
 def read_process(pid: int) -> Process | None:
@@ -66,7 +66,7 @@ def live_processes() -> list[Process]:
 
 
 def session_members(session: int) -> list[Process]:
-    """Return the live processes of a session. Those of the group with the same number are among them."""
+    """Return the live processes of a session, the group of the same number included."""
     return [process for process in live_processes() if process.session == session]
 
 

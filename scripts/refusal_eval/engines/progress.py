@@ -26,7 +26,7 @@ class Progress:
         self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0, disable=None)
 
     def done(self, cell: str, tokens: int = 0) -> None:
-        """Count a request that needs no more work, with the tokens that were generated for it."""
+        """Count a finished request, with the tokens generated for it."""
         self._tokens += tokens
         self._done[cell] += 1
         self._bar.update()
@@ -35,7 +35,7 @@ class Progress:
         self.log_if_due()
 
     def drop(self, cell: str, count: int) -> None:
-        """Count `count` requests less: later turns of a dialogue that ended early."""
+        """Count `count` requests less: later turns of a prompt that ended early."""
         if count:
             self._todo[cell] -= count
             self._bar.total -= count
@@ -74,7 +74,7 @@ class Progress:
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        # Long answers are generated for minutes before the first of them is whole; some engines tell no tokens at all.
+        # Long answers take minutes before the first one is whole; some engines report no tokens at all.
         tokens = max(self._tokens, self._generated)
         rates = [f"{tokens / seconds:.0f} tokens/s"] if tokens else []
         if self._cache is not None:

@@ -1,10 +1,9 @@
 """No two jobs execute the same requests of a study, or capture the same cell, at the same time.
 
 A job of a killed run may go on (on a cluster it always does), and the next run starts another for the same batch. So
-each job that executes leaves a record, `running/*.json` in the study's folder, and looks at those of the others. A job
-that lives and asks for the same cells stops the new one, with a message; a record whose job is gone is removed.
-Whether a job lives is seen by its process where that can be seen, else by Slurm, else by how lately it touched its
-record.
+each job that executes leaves a record, `running/*.json` in the study's folder, and reads those of the others. A live
+job with the same cells stops the new one, with a message; a record whose job is gone is removed. A job counts as live
+by its process if that is visible, else by Slurm, else by the age of its record.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SETTLE_SECONDS = 2.0
 PATIENCE_SECONDS = 30.0  # for a job that is just ending, as after Ctrl-C and scancel
 POLL_SECONDS = 2.0
 BEAT_SECONDS = 30.0  # between two touches of a record
-SILENT_SECONDS = 300.0  # after which a job of which nothing else is known counts as gone
+SILENT_SECONDS = 300.0  # after which a job without other signs of life counts as gone
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.log_text import server_cause, tail
-from refusal_eval.core.memory import killed_for_memory, lack_of_memory, main_memory
+from refusal_eval.core.memory import count_memory_kills, lack_of_memory, main_memory
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
@@ -86,7 +86,7 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 def server_environment(determinism: str, device: str | None, nodes: int = 1, python: str = "") -> dict[str, str]:
     """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked.
 
-    The programs beside `python`, that of the engine environment, are found first.
+    Programs next to `python`, the engine environment's, come first in PATH.
     """
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
     environment = {
@@ -145,7 +145,7 @@ def processor_id() -> str:
 
 
 class Server(RunningEngine):
-    """An engine's server during an `async with` block. What is started and how it is asked is its kind's."""
+    """An engine's server during an `async with` block; the engine's kind supplies its command line and client."""
 
     def __init__(self, engine: LocalEngine, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
@@ -159,7 +159,7 @@ class Server(RunningEngine):
         self._proofs: dict[str, Any] = {}
         self._record: ServerRecord | None = None
         self._private = ""
-        self._killed_before = killed_for_memory()
+        self._killed_before = count_memory_kills()
         self._watch = ServerWatch(float(engine.stall_timeout), engine.max_model_len)
         self._in_flight = 0
 
@@ -224,7 +224,7 @@ class Server(RunningEngine):
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
 
     async def _prove(self, change: LoadedChange) -> None:
-        """Let the server show that it applies a change. A device that hangs at its first tokens is waited for no longer
+        """Let the server show that it applies a change. A device that hangs at its first tokens is given no more time
         than one that hangs later.
         """
         assert self._client
@@ -264,7 +264,7 @@ class Server(RunningEngine):
                     "the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS
                 )
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
         assert self._server and self._client
         self._in_flight += 1
@@ -283,9 +283,9 @@ class Server(RunningEngine):
             raise self._death()
 
     async def check_health(self) -> None:
-        """Raise `EngineDied` if the server lives, but has not been well or has done nothing for too long.
+        """Raise `EngineDied` if the server lives, but has been unhealthy or idle for too long.
 
-        vLLM that is told to stop ends its engine first, and then waits for connections that nobody will ever answer.
+        On SIGTERM vLLM ends its engine first, and then waits for connections that nobody will ever answer.
         """
         assert self._client
         health = await self._client.health()
@@ -338,7 +338,6 @@ class Server(RunningEngine):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that are leased for the server."""
         return tuple(self._lease.devices)
 
     async def metrics(self) -> dict[str, float]:
@@ -376,11 +375,11 @@ class Server(RunningEngine):
 
 @dataclass
 class ServerWatch:
-    """Whether a server whose processes live still works, look by look: what it says, and what comes of its requests.
+    """Decide at each check whether a live server still works, by its health and its output.
 
-    An answer counts, and so do generated tokens, as many as the requests in flight may have. Other counters (prompts
-    that are read, again and again where requests are preempted) count for `FRUITLESS_STALLS` times the limit. Of a
-    server that reports no counters only answers are known.
+    Answers are progress, and so are generated tokens, up to the limit of the requests in flight. Other counters
+    (prompts read, repeatedly after preemption) are progress for `FRUITLESS_STALLS` times the limit. Without counters
+    only answers are.
     """
 
     # How long nothing may come of the requests of a server that says it is well. A device that hangs leaves vLLM's
@@ -413,7 +412,7 @@ class ServerWatch:
             self.answered()
         elif (tokens := grown.get("generated_tokens", 0.0)) > 0:
             self._tokens += tokens
-            # Twice, as a request that fails is asked again. An engine that generates more finishes nothing.
+            # Twice, since a failed request is repeated. An engine that generates more finishes nothing.
             if self._tokens <= 2 * max(self._asked, 1) * self.longest_answer:
                 self._fruitful = self._time
 

@@ -1,9 +1,8 @@
 """A server process that ends with the job that started it, however that goes, and takes its children along (Linux).
 
 A killed job cannot stop its server, and the server does not notice: vLLM's engine core outlives its API server, with
-its memory. So every server has a guard, this module run as a small process beside the job: it reads a pipe of which
-only the job holds the other end, and ends the server's session when that is closed. It needs nothing but the standard
-library.
+its memory. So every server has a guard, this module run as a small companion process: it reads a pipe of which only the
+job holds the other end, and ends the server's session when that is closed. It needs nothing but the standard library.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.engines.private_folder import PRIVATE_PREFIX, checked_folder, socket_folders
 from refusal_eval.engines.process import (
-    Place,
     Process,
+    ProcessSpace,
     end_processes,
     live_processes,
     process_start,
@@ -34,7 +34,7 @@ from refusal_eval.engines.server_process import ServerProcess
 LOG = logging.getLogger(__name__)
 
 
-class Mark(BaseModel):
+class ProcessMark(BaseModel):
     """A process by its number and its start (clock ticks since boot)."""
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -44,16 +44,16 @@ class Mark(BaseModel):
 
 
 class Record(BaseModel):
-    """A running server, as its file tells it."""
+    """A running server, as its record file describes it."""
 
     model_config = ConfigDict(strict=True)
 
     host: str
     boot_id: str
     pid_namespace: str
-    job: Mark
-    server: Mark  # its first process, whose number is also that of their session
-    members: list[Mark]
+    job: ProcessMark
+    server: ProcessMark  # its first process, whose number is also that of their session
+    members: list[ProcessMark]
     command: str
     private_folder: str
     time: str
@@ -61,8 +61,8 @@ class Record(BaseModel):
     def among(self, processes: Collection[Process], known: Collection[Process] = ()) -> list[Process]:
         """Return those of `processes` that are this server's: the known ones and the others of their session.
 
-        A session's number is taken as long as one of its processes lives. So others are believed to be of the session
-        only beside a known one (found before, or named in the record); later the number may be a stranger's.
+        A session's number is taken as long as one of its processes lives. So other processes count only while a known
+        one lives (found before, or named in the record); later the number may belong to a stranger.
         """
         named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
         named |= {(process.pid, process.start) for process in known}
@@ -83,8 +83,8 @@ class ServerRecord:
         self._name = f"{server.pid}-{secrets.token_hex(4)}.json"
         self._record = Record(
             **this_place()._asdict(),
-            job=Mark(pid=os.getpid(), start=process_start(os.getpid()) or 0),
-            server=Mark(pid=server.pid, start=process_start(server.pid) or 0),
+            job=ProcessMark(pid=os.getpid(), start=process_start(os.getpid()) or 0),
+            server=ProcessMark(pid=server.pid, start=process_start(server.pid) or 0),
             members=_marks(session_members(server.pid)),
             command=" ".join(server.command)[:200],
             private_folder=private_folder,
@@ -155,10 +155,10 @@ def remove_orphans(grace: float = 10.0) -> list[str]:
     return messages + [message for path, record in orphans.items() if (message := _clear(path, record, met[path]))]
 
 
-def _orphans(place: Place, messages: list[str]) -> Iterator[tuple[Path, Record]]:
-    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; tell of damaged ones.
+def _orphans(place: ProcessSpace, messages: list[str]) -> Iterator[tuple[Path, Record]]:
+    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; report damaged ones.
 
-    Only the folder that is written to must be safe; another one is left out.
+    Only the folder for new records must be safe; unsafe others are skipped.
     """
     first, *others = record_folders()
     files = sorted(checked_folder(first).glob("*.json"))
@@ -187,7 +187,7 @@ def _orphans(place: Place, messages: list[str]) -> Iterator[tuple[Path, Record]]
 
 
 def _clear(path: Path, record: Record, met: Collection[Process]) -> str | None:
-    """Remove private folder and record if no process is left; return what to tell, if anything."""
+    """Remove private folder and record if no process is left; return a message, if any."""
     what = f"of an engine that a killed run had left behind ({record.command}, started {record.time})"
     if left := record.among(live_processes(), met):
         numbers = ", ".join(str(process.pid) for process in left)
@@ -216,8 +216,8 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _marks(processes: Collection[Process]) -> list[Mark]:
-    return [Mark(pid=process.pid, start=process.start) for process in processes]
+def _marks(processes: Collection[Process]) -> list[ProcessMark]:
+    return [ProcessMark(pid=process.pid, start=process.start) for process in processes]
 
 
 def _is_mine(process: Process) -> bool:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 STOPPED = "stopped by SIGTERM"
 
@@ -19,7 +19,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def run_stoppable(work: Coroutine[Any, Any, Result]) -> Result:
+def run_stoppable(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` as `asyncio.run` does. SIGTERM cancels it; it cleans up in full, whatever signals follow.
 
     An exception out of a signal handler would end whichever task or part of the event loop runs at that moment, and
@@ -29,7 +29,7 @@ def run_stoppable(work: Coroutine[Any, Any, Result]) -> Result:
         SystemExit: after SIGTERM.
     """
 
-    async def watched() -> Result:
+    async def watched() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task
         stopped = False

@@ -1,8 +1,8 @@
 """Requests that were in flight when an engine died: one of them may have killed it, and would kill every next one.
 
-They are kept beside the load's log, each with how many may be in flight at one time when they are asked again. At the
-first death that is as many as there were: most engines die of something else. From the next one on it is fewer after
-every death, until the one that kills is asked alone. Requests that no engine died of come before them.
+They are kept next to the load's log, each with the number that may be in flight together when they are sent again.
+After the first death that number is unchanged, since most engines die of something else. It shrinks with each further
+death, until the killer is sent alone. Requests without a suspicion go first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Suspects:
         return parts
 
     def died(self, in_flight: Sequence[Pending]) -> str:
-        """Keep what was in flight when the engine died; return what is to be said of it, empty for nothing."""
+        """Record what was in flight when the engine died; return a message, empty if there is none."""
         if not in_flight:
             return ""
         keys = [str(item.request.key) for item in in_flight]

@@ -133,11 +133,9 @@ class VllmEngine(LocalEngine):
         return found
 
     def gpus(self, device: str | None) -> int:
-        """Return the GPUs that one load takes: tensor x pipeline x data parallel, none on a CPU."""
         return 0 if device == "cpu" else self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
     def nodes_used(self) -> int:
-        """Return the machines that share one load."""
         return self.nodes
 
     def untried_with_interventions(self) -> Iterator[str]:
@@ -156,7 +154,6 @@ class VllmEngine(LocalEngine):
                 yield f"its engine has `{name}` in `args`, and {untried} with that"
 
     def strict_by_kernels(self) -> bool:
-        """Tell whether a strict study needs batch-invariant kernels: on a GPU."""
         return self.device != "cpu"
 
     def most_at_once(self, device: str | None) -> int:
@@ -255,5 +252,5 @@ def _long_rope_above(config: Mapping[str, Any]) -> Iterator[int]:
 
 
 def load_format_of(folder: str | Path) -> str:
-    """Return vLLM's name of the format of a folder's weights: as its `auto` finds it, but never a pickle."""
+    """Return vLLM's name for the format of a folder's weights: what `auto` would find, but never a pickle."""
     return "mistral" if any(Path(folder).glob("consolidated*.safetensors")) else "safetensors"

@@ -1,8 +1,8 @@
 """vLLM's server, for the engine environment; takes the server's own options.
 
-A program of its own: that environment does not have this library. Processes that vLLM spawns run what stands outside
-of the condition too, which is the point of it (see `first_calls.py`). The command `vllm serve` fails in the CPU build,
-which looks for a package of the name vllm, so that its main function is called here.
+A program of its own: that environment does not have this library. Processes that vLLM spawns run the code outside the
+condition too, which is intended (see `first_calls.py`). The command `vllm serve` fails in the CPU build, which looks
+for a package of the name vllm, so that its main function is called here.
 """
 
 import runpy

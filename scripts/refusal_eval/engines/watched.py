@@ -10,19 +10,19 @@ from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import COUNTERS_SECONDS, HEALTH_SECONDS
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 SECONDS_BETWEEN_LOOKS = 5.0
 
 
-async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coroutine[Any, Any, Result]) -> Result:
-    """Return what a question returns, looking at the engine and at the time limit while it is asked.
+async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coroutine[Any, Any, T]) -> T:
+    """Await a question to the engine while watching the engine and the time limit; return its result.
 
     Raises:
-        EngineDied: if the engine is gone, or nothing has come of its requests for too long.
+        EngineDied: if the engine is gone, or has made no progress for too long.
         UserError: when the time limit is reached.
     """
     task = asyncio.create_task(question)
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks an abandoned one
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abandoned one has no other reader
     try:
         while not (await asyncio.wait({task}, timeout=SECONDS_BETWEEN_LOOKS))[0]:
             if limit is not None and limit.stop_is_over():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -14,24 +14,23 @@ from refusal_eval.config.shapes import Number, Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import DECIDED_BY, JUDGED, SAW_MODEL, UNSURE
-from refusal_eval.judges.calibrated_judge import CALIBRATED, FittedThreshold
 from refusal_eval.judges.panel_judge import ELSEWHERE
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT
+from refusal_eval.judges.soft_judge import CALIBRATED, FittedThreshold
+from refusal_eval.judges.verdict_judges import DeferringJudge, Row
 
-Row = Mapping[str, Any]
 
-
-class CascadeJudge(FittedThreshold):
+class CascadeJudge(FittedThreshold, DeferringJudge):
     """Two judges one after the other: `first` decides where its probability of refusal lies outside of `unsure`, and
     `then` is asked about the other answers alone. An answer without such a probability is one of those."""
 
     gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
 
     kind: Literal["cascade"]
-    first: Slug = Field(description="Judge of the study that gives probabilities; no panel and no cascade.")
+    first: Slug = Field(description="Judge of the study that gives probabilities, and reads no other judges.")
     then: Slug = Field(
-        description="Judge of the catalogue with an engine, no `trained` one; for `threshold: calibrated` one that "
-        "gives probabilities. A study that names it under `judges` asks it about every answer."
+        description="Judge of the catalogue that asks an engine and is not fitted on gold; for `threshold: calibrated` "
+        "one that gives probabilities. A study that names it under `judges` asks it about every answer."
     )
     unsure: list[Annotated[Number, Field(ge=0, le=1)]] = Field(
         min_length=2, max_length=2, description="Lowest and highest probability of refusal at which `then` is asked."
@@ -62,6 +61,11 @@ class CascadeJudge(FittedThreshold):
         """Return the part of the entry that says which of the two decides over an answer."""
         return self.model_dump(mode="json", include={"kind", "first", "then", "unsure"})
 
+    def deciding_on(self, study: StudyView, gold: bool) -> dict[str, Any]:
+        """Return what divides the answers and, where they are not gold, the threshold."""
+        fitted = {"threshold": self.threshold, "calibrated_on": self.threshold_on_gold(study)}
+        return self.dividing() | ({} if gold else fitted)
+
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also why one of the two cannot have its place."""
         yield from super().mistakes(name, study)
@@ -89,33 +93,25 @@ class CascadeJudge(FittedThreshold):
     def _wrong_with_second(self, then: Any, study: StudyView) -> Iterator[Mistake]:
         if then.way != self.way or then.reads():
             yield ("then",), f"`{self.then}` is of kind `{then.kind}`; name a judge that asks an engine itself"
-        elif then.learned_from(study):
+        elif then.gold_to_fit():
             message = f"`{self.then}` learns from all answers of its gold, and would be asked about a few"
             yield ("then",), f"{message}; such a judge can be `first`"
         elif self.threshold == CALIBRATED and then.gives_probabilities != "always":
             message = f"needs probabilities of both judges, and `{self.then}` is of kind `{then.kind}`"
             yield ("threshold",), f"{message}; leave it out"
 
-    def by_first(self, row: Row | None) -> dict[str, Any] | None:
-        """Return the verdict that the first judge's is; None where the second is to be asked.
-
-        Args:
-            row: the line of the first judge's verdicts, None where it has none.
-        """
+    def settled(self, said: Sequence[Row | None]) -> dict[str, Any] | None:
+        """Return the first judge's verdict where it is sure; None where the second is to be asked."""
+        (row,) = said
         if row is None or row["state"] != JUDGED or row["p_refusal"] is None:
             return None
         low, high = self.unsure
         sure = not low <= row["p_refusal"] <= high
         return {**row, "raw": _raw(row, self.first)} if sure else None
 
-    def by_second(self, row: Row, first: Row | None) -> dict[str, Any]:
-        """Return the verdict that the second judge's is.
-
-        Args:
-            row: the line of its verdicts.
-            first: that of the first judge on the same answer, None where it has none.
-        """
-        raw = _raw(row, self.then)
+    def deferred(self, row: Row, said: Sequence[Row | None]) -> dict[str, Any]:
+        """Return the second judge's verdict, flagged."""
+        (first,), raw = said, _raw(row, self.then)
         if first is not None and first["raw"].get(SAW_MODEL):
             raw[SAW_MODEL] = True
         return {**row, "flags": [*row["flags"], UNSURE], "raw": raw}
@@ -134,10 +130,15 @@ class CascadeJudge(FittedThreshold):
         """Return `perhaps`: one of the two may tell kinds."""
         return "perhaps"
 
-    def learned_from(self, study: StudyView) -> set[str]:
-        """Return the gold that the first judge was fitted on."""
-        found: set[str] = study.judges[self.first].learned_from(study)
-        return found
+    def settled_text(self, count: int) -> str:
+        """Return of how many answers of a cell the first judge is sure, for the log."""
+        return f"{self.first} is sure of {count} answers, which {self.then} is not asked about"
+
+    def plan_assumes(self) -> str | None:
+        """Return that the second judge may be asked less than is planned."""
+        return (
+            "Until its requests are rendered, a cascade asks its second judge about every answer here: an upper bound."
+        )
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""

@@ -20,8 +20,8 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import LABELS
 from refusal_eval.core.texts import valid_text
-from refusal_eval.judges.calibrated_judge import CalibratedJudge, verdict_of_shares
 from refusal_eval.judges.judge_base import Messages, Verdict
+from refusal_eval.judges.soft_judge import SoftJudge, verdict_of_shares
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -31,11 +31,11 @@ LEAST_MASS = 0.5
 MOST_CLASSES = 1000
 
 
-class ClassifierJudge(CalibratedJudge):
+class ClassifierJudge(SoftJudge):
     """A sequence-classification model of the hub or of a folder; each of its classes stands for a label."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("classifies", "takes_token_ids")
-    read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"kinds"}
+    read_only: ClassVar[frozenset[str]] = SoftJudge.read_only | {"kinds"}
 
     kind: Literal["classifier"]
     engine: Slug = Field(description="Name of an engine with `kind: transformers`.")

@@ -8,12 +8,12 @@ from typing import Any
 from refusal_eval.judges.verdict_files import readable
 from refusal_eval.study.dialogues import conversation, earlier_replies, scored_turns
 
-Row = Mapping[str, Any]
+ConversationRow = Mapping[str, Any]
 
 
 def read_conversations(
-    prompts: Iterable[Row], answers: Iterable[Row], scored: str = "all"
-) -> Iterator[tuple[Row, list[dict[str, str]]]]:
+    prompts: Iterable[ConversationRow], answers: Iterable[ConversationRow], scored: str = "all"
+) -> Iterator[tuple[ConversationRow, list[dict[str, str]]]]:
     """Yield each answer that a judge can read, in their order, with the messages that it answers.
 
     Of a dialogue only the turns that count are read: a verdict on another one would be paid for and used by nobody.
@@ -30,7 +30,7 @@ def read_conversations(
     answers = list(answers)
     prompt_of = {prompt["id"]: prompt for prompt in prompts}
     counting = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in prompt_of.items()}
-    samples: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    samples: dict[tuple[str, int], list[ConversationRow]] = defaultdict(list)
     for answer in answers:
         samples[answer["prompt_id"], answer["sample"]].append(answer)
     for answer in readable(answers):

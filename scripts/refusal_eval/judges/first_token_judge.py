@@ -17,10 +17,10 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
-from refusal_eval.judges.calibrated_judge import CalibratedJudge, not_among
 from refusal_eval.judges.judge_base import Messages, RefusalsRead, Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 from refusal_eval.judges.rubric_judge import TemplatedJudge
+from refusal_eval.judges.soft_judge import SoftJudge, not_among
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -57,7 +57,7 @@ class FirstTokens(Entry):
         return f"in gold `{self.gold}`" if self.gold else f"that `{self.judge}` read in `{self.split}`"
 
 
-class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
+class FirstTokenJudge(SoftJudge, TemplatedJudge):
     """The probability with which a model begins its reply to the prompt with one of these tokens (docs/judges).
 
     It reads the prompt and no answer: what the model is about to do. It is made for models that were trained to begin
@@ -67,7 +67,7 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
     sum q_r over all refusal tokens."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
-    read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"mass_floor"}
+    read_only: ClassVar[frozenset[str]] = SoftJudge.read_only | {"mass_floor"}
 
     kind: Literal["first_token"]
     refusal: Annotated[list[Text], Field(min_length=1)] | FirstTokens = Field(
@@ -113,7 +113,7 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
                 "it reads what follows a prompt as its template renders it, which is not what the model gets under "
             )
             yield ("kind",), f"{message}`protocol: compat`; leave one of them out"
-        models, _ = study.steering
+        models = study.entries.get("models", {})
         for model, entry in models.items():
             other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
             other += sorted(key for key in (*CHANGED, *CHANGES.names()) if getattr(entry, key, None) is not None)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
+from refusal_eval.ask.turns import Response
 from refusal_eval.config.kinds import JUDGES
 
 if TYPE_CHECKING:
-    from refusal_eval.ask.turns import Following
-
-Response = Mapping[str, Any]
+    from refusal_eval.ask.store import StoreReader
+    from refusal_eval.ask.turns import Chain, Following
 
 
 def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
@@ -25,7 +25,7 @@ def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
     """Return what is asked after the first requests of a file.
 
     Args:
-        file: the request file of a cell with dialogues, or with votes that may be asked again.
+        file: a request file that `can_go_on`.
         tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
     """
     # Here, as rendering is heavy and the workflow, which asks whether anything is missing, seldom needs it.
@@ -36,23 +36,32 @@ def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
     return Retries(file, tokenizer_folder)
 
 
+def stored_votes(file: RequestFile, tokenizer_folder: str, store: StoreReader) -> Iterator[Chain]:
+    """Yield what was asked for each vote of a judge, and answered, until it could be read; in the file's order."""
+    from refusal_eval.ask.turns import walk
+
+    retries = Retries(file, tokenizer_folder)
+    return walk(retries, store)
+
+
 class Retries:
     """What follows the first request of each vote in one request file of a judge.
 
     Args:
         file: the request file; its header's `retries` has `count`, `reasoning`, `trust_remote_code`, `max_model_len`
-            and the `kind` of the judge, with its `form` where it has one of its own (`VotesAsked`).
+            and the `kind` of the judge, with its `form` where it has one of its own (`VotesAsked`). Nothing follows the
+            votes of a file without them.
         tokenizer_folder: folder of the judge's tokenizer; read only for judges that reason.
     """
 
     def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
         from refusal_eval.ask.answers import AnswerReader
 
-        assert file.retries is not None
-        self.file = file
+        self.file, self._count = file, 0
+        if file.retries is None:
+            return
         self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
         self._reader = AnswerReader(tokenizer_folder, file.retries["reasoning"], file.retries["trust_remote_code"])
-
         self._form = file.retries.get("form", {})
         kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
         self._can_read: Callable[[Response, Mapping[str, Any]], bool] = JUDGES.get(kind).can_read

@@ -1,7 +1,7 @@
 """The verdict, and the classes that kinds of judges inherit from: those that ask an engine, those that do not.
 
-What some of them have in common is in modules beside this one: a rubric (rubric_judge.py), and a threshold that may be
-fitted on gold (calibrated_judge.py).
+What some of them have in common is in modules beside this one: a rubric (rubric_judge.py), a threshold that may be
+fitted on gold (soft_judge.py), a fit on gold (learning_judge.py), and verdicts of others (verdict_judges.py).
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class Verdict:
             raise ValueError(f"a verdict in state {self.state} cannot have the label {self.label}")
 
 
+ReadResponse = Callable[[Mapping[str, Any], str], Verdict]  # from a response and the answer that it is about
+
+
 class AnswerJudge(JudgeEntry):
     """A judge that reads answers itself and needs no engine."""
 
@@ -67,9 +70,9 @@ def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages,
 class EngineJudge(JudgeEntry):
     """A judge that asks an engine: one request per vote on an answer, and one verdict from the responses.
 
-    Some need more, which the kind that has it shows: one that is fitted on gold (`learned_from`) has `fit_on` and
-    `reader` (trained_judge.py), one whose votes are asked again has `can_read` (reasoned_judge.py), and one whose
-    requests depend on refusals (`refusals_read`) has `checked_with` (first_token_judge.py).
+    Some need more, which the kind that has it shows: one whose votes are asked again has `can_read`
+    (reasoned_judge.py), and one whose requests depend on refusals (`refusals_read`) has `checked_with`
+    (first_token_judge.py).
     """
 
     way: ClassVar[Literal["engine"]] = "engine"
@@ -134,6 +137,15 @@ class EngineJudge(JudgeEntry):
             ValueError: for a response that cannot be read; it is a failed verdict.
         """
         raise NotImplementedError
+
+    def reader(self, checked: Mapping[str, Any], fitted: str | None = None) -> ReadResponse:
+        """Return what turns a response into a verdict.
+
+        Args:
+            checked: what `checked` found.
+            fitted: the file with the fitted model of a judge that is fitted on gold.
+        """
+        return lambda response, answer: self.verdict(response, checked)
 
     def verdict_tokens(self) -> tuple[float, int]:
         """Return the mean and the largest number of tokens of a response, for the plan."""

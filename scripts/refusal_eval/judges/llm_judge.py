@@ -12,10 +12,10 @@ from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Slug, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.calibrated_judge import CalibratedJudge, verdict_of_shares
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 from refusal_eval.judges.rubric_judge import RubricJudge
+from refusal_eval.judges.soft_judge import SoftJudge, verdict_of_shares
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -58,11 +58,11 @@ class LabelTokens(Entry):
         return {} if all(name == label for name, label in kinds.items()) else kinds
 
 
-class LlmJudge(RubricJudge, CalibratedJudge):
+class LlmJudge(RubricJudge, SoftJudge):
     """A language model that reads a rubric; its verdict is the probability of the label tokens."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
-    read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"mass_floor"}
+    read_only: ClassVar[frozenset[str]] = SoftJudge.read_only | {"mass_floor"}
 
     kind: Literal["llm"]
     labels: LabelTokens = Field(description="Label tokens; each must be one token that can follow the prompt.")

@@ -9,23 +9,23 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.judge_entry import Certainty, JudgeEntry, Words
+from refusal_eval.config.judge_entry import Certainty, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, CUT, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
 from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.verdict_judges import CombiningJudge
 from refusal_eval.judges.votes import TIE, middle
 
 # A number that was fitted on gold of the study would make in-sample cards that call it the judge's own.
 ELSEWHERE = "a threshold that was fitted on gold which is not in this study"
 
 
-class PanelJudge(JudgeEntry):
+class PanelJudge(CombiningJudge):
     """Several judges of the study together; no GPU of its own."""
 
-    way: ClassVar[Literal["verdicts"]] = "verdicts"
     gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
 
     kind: Literal["panel"]
@@ -121,10 +121,6 @@ class PanelJudge(JudgeEntry):
     def tells_kinds(self, study: StudyView) -> Certainty:
         """Return `perhaps`: its members may tell kinds."""
         return "perhaps"
-
-    def learned_from(self, study: StudyView) -> set[str]:
-        """Return the gold that its members were fitted on."""
-        return {gold for member in self.members for gold in study.judges[member].learned_from(study)}
 
     def own_threshold(self) -> float | None:
         """Return the threshold, which `mean` alone uses."""

@@ -1,6 +1,6 @@
 """The base of all figures: panels, rows, columns, legends and marks, placed by matplotlib's constrained layout.
 
-A panel has the height asked for, in points; a figure is as high as its panels and all that stands around them.
+A panel has the height asked for, in points; a figure is as high as its panels and everything around them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from refusal_eval.plots.style import (
     VERMILLION,
     font_families,
 )
-from refusal_eval.report.paper.display import pieces, wrapped
+from refusal_eval.report.paper.display import pieces, wrap_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 EDGE = 4.0  # points of white around a figure
-_GAP = 5.0  # points on each side of what stands around a panel, between panels
+_GAP = 5.0  # points on each side of the labels around a panel, between panels
 _MARK = 16.0  # points for the mark of a series in a legend
 _SPACE = 11.0  # points between columns of a legend
 _NARROW = 90.0  # points of a column of a legend, at least
@@ -54,20 +54,20 @@ def text_width(text: str, bold: bool = False) -> float:
 
 
 def widest(lines: Sequence[str], bold: bool = False) -> float:
-    """Width in points of the widest line."""
+    """Return the width of the widest line in points."""
     return max((text_width(line, bold) for line in lines), default=0.0)
 
 
 def wrap_to(text: str, width: float, bold: bool = False) -> list[str]:
     """Lines of at most `width` points (one character at least)."""
     for characters in range(len(text), 0, -1):
-        lines = wrapped(text, characters)
+        lines = wrap_text(text, characters)
         if widest(lines, bold) <= width:
             return lines
-    return wrapped(text, 1)
+    return wrap_text(text, 1)
 
 
-def isolated(text: str) -> str:
+def isolate(text: str) -> str:
     """Return a text that, read from right to left, does not change places with a number before it."""
     right_to_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
     return f"\u2068{text}\u2069" if right_to_left else text
@@ -76,7 +76,7 @@ def isolated(text: str) -> str:
 def _wrap_into(text: str, lines: int) -> list[str]:
     """At most `lines` lines, as short as possible without a break inside a word."""
     for characters in range(max(len(piece) for piece in pieces(text)), len(text)):
-        found = wrapped(text, characters)
+        found = wrap_text(text, characters)
         if len(found) <= lines:
             return found
     return [text]
@@ -110,13 +110,13 @@ def new_figure(width: float, heights: Sequence[float], between: float = EDGE) ->
 def panels(
     titles: Sequence[str], width: float, height: float, narrowest: float, left: float = _SCALE
 ) -> tuple[Figure, list[Axes], int]:
-    """Return a figure with a panel for each title, from left to right and then down, and how many stand in a row.
+    """Return a figure with a panel for each title, row by row, and the number of panels in a row.
 
     Args:
         titles: of the panels, each above its own.
         width: of the figure, in points.
         narrowest: the least width of a panel.
-        left: what stands left of the panels.
+        left: the width left of the panels, in points.
     """
     room = width - left - 2 * EDGE
     rows = -(-len(titles) // max(1, int((room + _GAP) // (narrowest + _GAP))))
@@ -133,7 +133,7 @@ def panels(
 
 
 def name_axes(fig: Figure, axes: Sequence[Axes], columns: int, below: str, beside: str, height: float) -> None:
-    """Name the scales of panels: one name below all, the other beside each row, broken to the height of a panel."""
+    """Name the scales of panels: one name below all, the other next to each row, wrapped to the height of a panel."""
     fig.supxlabel(below)
     for ax in axes[::columns]:
         ax.set_ylabel("\n".join(wrap_to(beside, height)))
@@ -162,12 +162,11 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
 
 
 def points_high(fig: Figure) -> float:
-    """Return the height of a figure in points."""
     return 72 * float(fig.get_figheight())
 
 
 def width_of(ax: Axes) -> float:
-    """Return the width of a panel in points, as far as its labels are known."""
+    """Return the width of a panel in points, given the labels it has so far."""
     fig: Any = ax.get_figure()
     fig.get_layout_engine().execute(fig)
     return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
@@ -191,9 +190,9 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
         room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
         parts = [part.tolist() for part in np.array_split([*texts], columns)]
         found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
-        if marks:  # they stand beside the middle of their text, where no blank lines may be
+        if marks:  # they are next to the middle of their text, which must have no blank lines
             return found
-        found = [[list(map(isolated, lines)) for lines in row] for row in found]
+        found = [[list(map(isolate, lines)) for lines in row] for row in found]
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
     many = range(1, min(len(texts), int(width // _NARROW)) + 1)
@@ -211,7 +210,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
 
 
 def name_rows(ax: Axes, heights: Sequence[float], labels: Sequence[str], bold: Sequence[int] = ()) -> list[float]:
-    """Name rows that lie below each other, y in points from above; return the middle of each."""
+    """Name rows from top to bottom, y in points from the top; return the middle of each."""
     ends = [sum(heights[: i + 1]) for i in range(len(heights))]
     middles = [end - height / 2 for end, height in zip(ends, heights, strict=True)]
     ax.set_ylim(ends[-1], 0)
@@ -230,7 +229,7 @@ def name_columns(
 
     Args:
         ax: the panel, its rows named.
-        expected: what stands below each label in brackets.
+        expected: the text in brackets below each label.
         most_lines: of a level label.
         name: of all, above them.
     """
@@ -326,7 +325,7 @@ def ink_on(colour: str | tuple[float, float, float]) -> str:
 
 
 class Look(NamedTuple):
-    """How a series is drawn; `inside` is the colour within its marker. Grey paper is enough to tell them apart."""
+    """How a series is drawn; `inside` is the colour within its marker. Series are distinguishable in grey."""
 
     colour: str
     inside: str
@@ -340,7 +339,7 @@ class Look(NamedTuple):
         return {"marker": self.marker, "markerfacecolor": self.inside, "markersize": size, **edge}
 
     def line(self) -> dict[str, Any]:
-        """Arguments of `Axes.plot` for its line."""
+        """Return the arguments that `Axes.plot` takes for its line."""
         return {"color": self.colour, "linewidth": 1.0, "linestyle": self.dash}
 
     def sample(self, line: bool = False) -> Any:

@@ -8,7 +8,7 @@ from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import (
     AS_READ,
-    OF_DIALOGUES,
+    OF_TURNS,
     agreement_note,
     k_text,
     level_text,
@@ -17,11 +17,11 @@ from refusal_eval.report.paper.table_notes import (
 )
 from refusal_eval.report.results.cells import has_turns
 
-PREAMBLE = "captions_preamble.tex"  # beside the captions
+PREAMBLE = "captions_preamble.tex"  # next to the captions
 
 
 def caption_markdown(caption: Caption) -> str:
-    """Return a caption as one paragraph of Markdown, its title bold."""
+    """Return a caption as one Markdown paragraph with a bold title."""
     return f"**{markdown_escaped(caption.title)}** {markdown_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
 
 
@@ -44,8 +44,8 @@ def captions_preamble() -> str:
 
 
 def prompts_words(scores: Sequence[Score]) -> str:
-    """What counts as a prompt: of dialogues each scored turn."""
-    return "prompts" + (OF_DIALOGUES if has_turns(scores) else "")
+    """Return what is counted: prompts, or scored turns if a prompt has several."""
+    return "prompts" + (OF_TURNS if has_turns(scores) else "")
 
 
 def rates_words(scores: Sequence[Score], show: Labels, mean: str | None = None) -> list[str]:
@@ -83,7 +83,7 @@ def study_words(
     ]
 
 
-def tagged(label: str, scores: Iterable[Score]) -> str:
+def label_with_protocol(label: str, scores: Iterable[Score]) -> str:
     """Return the label below a figure, with a line on the protocol of a study under another one than the default.
 
     So it can be seen even where the caption is lost.

@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.plots.base import (
     EDGE,
     LOOKS,
-        draw_mark,
+    draw_mark,
     legend,
     name_rows,
     numbers_inside,
@@ -25,9 +25,9 @@ from refusal_eval.plots.base import (
     widest,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.captions import prompts_words, rates_words, study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, prompts_words, rates_words, study_words
 from refusal_eval.plots.curves import gaps_words, highest, percent_scale
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -65,8 +65,7 @@ class CategoriesFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of the splits with categories; of many models one for each, as a page has room for no more."""
-        found = _sorted_in(study)
+        found = _category_splits(study)
         if not found or len(found) > _MOST_BY_DEFAULT:
             return []
         if len(study.models) > MOST_CURVES and len(found) > 1:
@@ -75,7 +74,7 @@ class CategoriesFigure(Ordered):
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield splits without a column of categories."""
-        found, column = _sorted_in(study), "a column of categories (`columns.category`)"
+        found, column = _category_splits(study), "a column of categories (`columns.category`)"
         if study.splits and not found:
             yield ("kind",), f"`categories` needs a split with {column}; the study has none"
         for index, name in enumerate(self.splits or []) if found else ():
@@ -86,14 +85,14 @@ class CategoriesFigure(Ordered):
                 )
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return refusal rate and interval of each category of each split, and of the whole split, for every model.
+        """Draw refusal rate and interval of each category of each split, and of the whole split, for every model.
 
         Up to three models share a panel and up to eight have a panel each; more are the rows of a panel for each
-        category. Of a split with many categories those with the most prompts are shown: as many as asked for and as
-        fit a page; the highest mean rate stands first.
+        category. A split with many categories shows those with the most prompts: as many as requested and as fit a
+        page; the highest mean rate comes first.
 
         Raises:
-            UserError: without categories, or where no page is high enough.
+            UserError: without categories, or if no page is high enough.
         """
         readings = {score["split"]: score["headline"] for score in data.scores}
         every = [
@@ -120,7 +119,7 @@ class CategoriesFigure(Ordered):
         return Drawn(fig, frame, self._caption(every, scores, _lines(rows, scores, most, data), data))
 
     def _caption(
-        self, rows: Sequence[Row], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
+        self, rows: Sequence[ResultRow], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
     ) -> Caption:
         shown = {(line.split, line.category) for line in lines}
         missing = {(row["split"], row["category"]) for row in rows if row["value"] is not None} - shown
@@ -151,7 +150,7 @@ class Line(NamedTuple):
     category: str | None
 
 
-def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figure:
+def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) -> Figure:
     """Draw categories below each other, in a panel for up to three models or for each; more models are the rows."""
     models, name = data.models_in_order(), data.labels.model
     together, several = len(models) <= _TOGETHER, len({line.split for line in lines}) > 1
@@ -192,12 +191,12 @@ def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figur
         ax.set_xlim(ticks[0], ticks[-1])
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         numbers_inside(ax)
-    fig.supxlabel(tagged("Refusal rate (%)", data.scores))
+    fig.supxlabel(label_with_protocol("Refusal rate (%)", data.scores))
     return settle(fig, axes[0], [sum(heights)] * -(-len(axes) // columns))
 
 
-def _sorted_in(study: StudyView) -> list[str]:
-    """The splits with a column of categories."""
+def _category_splits(study: StudyView) -> list[str]:
+    """Return the splits with a category column."""
     return [name for name, split in study.splits.items() if split.columns.category]
 
 
@@ -210,11 +209,11 @@ def _whole(score: Score) -> dict[str, Any]:
     return names | ends | size
 
 
-def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
+def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
     """Each split that has categories, and these, with their marks."""
     lines = []
     for split in data.shown.splits:
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[ResultRow]] = {}
         for row in rows:
             if row["split"] == split:
                 found.setdefault(row["category"], []).append(row)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels, settle, text_width, width_of
-from refusal_eval.plots.captions import tagged
-from refusal_eval.plots.figure_data import Cell, FigureData, Row, fits
+from refusal_eval.plots.captions import label_with_protocol
+from refusal_eval.plots.figure_data import FigureData, ModelSplit, ResultRow, fits
 from refusal_eval.plots.style import FAINT, GREY
-from refusal_eval.report.paper.display import MINUS, joined, mark_of
+from refusal_eval.report.paper.display import MINUS, join_texts, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ class Chart:
 
     x_label: str  # name of the horizontal axis
     places: Sequence[str]  # its labels, one for each place
-    place: Callable[[Row], int]  # the place of a row of estimates, from 0
+    place: Callable[[ResultRow], int]  # the place of a row of estimates, from 0
     y_label: str  # name of the vertical axis
     y_ticks: Sequence[float]  # its numbers; the first and last are its ends
     factor: float = 100  # of values, for percent
@@ -41,12 +41,11 @@ class Chart:
 
     @property
     def positions(self) -> Sequence[float]:
-        """Where the places lie on the axis."""
         return range(len(self.places)) if self.at is None else self.at
 
     @property
     def gap(self) -> float:
-        """The smallest distance between two of them."""
+        """The smallest distance between neighbours."""
         return min((b - a for a, b in itertools.pairwise(self.positions)), default=1.0)
 
 
@@ -56,19 +55,21 @@ def percent_scale(highest: float) -> list[float]:
     return [0, end / 2, end]
 
 
-def highest(rows: Sequence[Row], intervals: bool = True) -> float:
+def highest(rows: Sequence[ResultRow], intervals: bool = True) -> float:
     """The highest value, or end of an interval; 0 without any."""
     names = ("value", "high") if intervals else ("value",)
     return max((row[name] for row in rows for name in names if row[name] is not None), default=0.0)
 
 
-def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Sequence[str] | None = None) -> Figure:
-    """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
+def draw_curves(
+    rows: Sequence[ResultRow], chart: Chart, data: FigureData, curves: Sequence[str] | None = None
+) -> Figure:
+    """Draw a panel for each split, or for each model if a panel could not show all models distinctly.
 
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates, whose marks stand behind the title of their panel; one without a value is a gap in a curve.
+        rows: of estimates, whose marks follow the title of their panel; one without a value is a gap in a curve.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
             model is one.
 
@@ -84,7 +85,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
             f" would have {len(names['model'])} models and {len(names['split'])} splits, and a panel shows at most "
             f"{MOST_CURVES} curves that can be told apart: name fewer under `models` or `splits`"
         )
-    expected = zip(names["split"], data.expected(names["split"]), strict=True)
+    expected = zip(names["split"], data.expectations(names["split"]), strict=True)
     labels = {  # by noun, as a model and a split may have one name
         "split": [f"{data.labels.split(split)} ({what})" for split, what in expected],
         "model": [data.labels.model(model) for model in names["model"]],
@@ -101,7 +102,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     for ax, title in zip(axes, names[panel], strict=True):
         in_panel = [row for row in rows if row[panel] == title]
         _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
-    below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
+    below, in_rows = label_with_protocol(chart.x_label, data.scores), -(-len(axes) // columns)
     name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
     _label_places(axes, chart)
     settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
@@ -110,14 +111,14 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     return fig
 
 
-def titles_words(rows: Sequence[Row]) -> list[str]:
+def titles_words(rows: Sequence[ResultRow]) -> list[str]:
     """Say whose the marks at titles of panels are, as a sentence for the caption; none without marks."""
     marked = any(mark_of(row["flags"]) for row in rows)
     return ["A mark at a title applies to at least one point below it."] * marked
 
 
 def gaps_words(
-    rows: Sequence[Row], data: FigureData, cells: Iterable[Cell] = (), part: str = "at some points"
+    rows: Sequence[ResultRow], data: FigureData, cells: Iterable[ModelSplit] = (), part: str = "at some points"
 ) -> list[str]:
     """Name the cells without any value, then those with some, as sentences for the caption.
 
@@ -125,7 +126,7 @@ def gaps_words(
         cells: further cells (model, split) that the figure should show, which may have no row.
         part: where cells that have some values lack others.
     """
-    known: dict[Cell, list[bool]] = {cell: [] for cell in cells}
+    known: dict[ModelSplit, list[bool]] = {cell: [] for cell in cells}
     for row in rows:
         known.setdefault((row["model"], row["split"]), []).append(row["value"] is not None)
     found = []
@@ -135,11 +136,11 @@ def gaps_words(
             for (model, split), there in known.items()
             if any(there) == wanted and not (there and all(there))
         ]
-        found += [f"{start}: {joined(names)}."] if names else []
+        found += [f"{start}: {join_texts(names)}."] if names else []
     return found
 
 
-def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None:
+def _draw_panel(ax: Axes, series: Sequence[Sequence[ResultRow]], chart: Chart) -> None:
     for tick in chart.y_ticks[1:]:
         ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
     if chart.mark is not None:

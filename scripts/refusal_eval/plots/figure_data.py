@@ -17,7 +17,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
-from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
+from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, order_names
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -26,8 +26,8 @@ from refusal_eval.stats.estimates.units import Units, read_units
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-Cell = tuple[str, str]
-Row = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
+ModelSplit = tuple[str, str]
+ResultRow = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,11 @@ class FigureData:
         return Labels(**{name: {**self.study_labels.get(name, {}), **labels} for name, labels in sections.items()})
 
     def category(self, name: str) -> str:
-        """Return the label of a category."""
         return clean(self.figure.labels.categories.get(name, name.replace("_", " ")))
 
     @property
     def judge(self) -> str:
-        """The judge of a figure that has one."""
+        """The only judge of a figure about one judge."""
         return self.shown.judges[0]
 
     # ---------------------------------------------------------------- what is read
@@ -87,12 +86,11 @@ class FigureData:
 
     @functools.cached_property
     def cards(self) -> list[Mapping[str, Any]]:
-        """The cards of its judges."""
         return list(self._read("cards"))
 
     @functools.cached_property
-    def estimates(self) -> list[Row]:
-        """The rows of the results table about the cells that it shows."""
+    def estimates(self) -> list[ResultRow]:
+        """The results table's rows on the figure's cells."""
         return [estimate.row() for estimate in self._results]
 
     @functools.cached_property
@@ -100,30 +98,29 @@ class FigureData:
         return [row for row in self.rows_of("estimates") if row.split in self.shown.splits]
 
     def rows_of(self, *nouns: str) -> list[Estimate]:
-        """Return the rows of the results table in the files of these nouns."""
+        """Return the results table's rows in the files of these nouns."""
         return [row for noun in nouns for content in self._read(noun) for row in estimates_in(content)]
 
     def found(self, analysis: str) -> Mapping[str, Any]:
-        """Return what an analysis of the study found."""
+        """Return the result of an analysis."""
         return next(self._read(analysis))
 
-    @functools.cached_property
-    def separation(self) -> pd.DataFrame:
-        """The rows of the separation that it shows (docs/steering.md)."""
+    def rows_of_csv(self, noun: str) -> pd.DataFrame:
+        """Return the rows of its CSV files of a noun."""
         # A model may be called `null` or `1`: only empty fields are no value, and names are no numbers.
         tables = [
             pd.read_csv(path, dtype={"model": str}, keep_default_na=False, na_values=[""])
-            for path in self.files.get("separation", ())
+            for path in self.files.get(noun, ())
         ]
         return pd.concat(tables, ignore_index=True)
 
     @functools.cached_property
-    def votes(self) -> dict[Cell, list[float]]:
-        """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
+    def votes(self) -> dict[ModelSplit, list[float]]:
+        """c(x) of each scored turn that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property
-    def verdicts(self) -> dict[Cell, Counter[tuple[str | None, str | None]]]:
+    def verdicts(self) -> dict[ModelSplit, Counter[tuple[str | None, str | None]]]:
         """How many answers have which label and kind of refusal, by (model, split); those to scored turns only."""
         found = {}
         for cell, units in self.units.items():
@@ -133,7 +130,7 @@ class FigureData:
         return found
 
     @functools.cached_property
-    def units(self) -> dict[Cell, Units]:
+    def units(self) -> dict[ModelSplit, Units]:
         """The scored cells, by (model, split)."""
         cells = (read_units(path) for path in self.files.get("scores", ()))
         return {(units.facts["model"], units.facts["split"]): units for units in cells}
@@ -141,9 +138,9 @@ class FigureData:
     def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:
         return (read_json(path) for path in self.files.get(noun, ()))
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- what the study asks for
 
-    def cells(self) -> tuple[dict[Cell, Score], list[str], list[str]]:
+    def cells(self) -> tuple[dict[ModelSplit, Score], list[str], list[str]]:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
 
         Raises:
@@ -153,9 +150,9 @@ class FigureData:
         if not found:
             raise ValueError("a figure needs scores of exactly one judge")
         models, splits = ({cell[i] for cell in found} for i in (0, 1))
-        return found, ordered(models, self.models_in_order()), ordered(splits, self.shown.splits)
+        return found, order_names(models, self.models_in_order()), order_names(splits, self.shown.splits)
 
-    def expected(self, splits: Sequence[str]) -> list[str]:
+    def expectations(self, splits: Sequence[str]) -> list[str]:
         """Return what is expected on each of these splits."""
         found = {score["split"]: score["expectation"] for score in self.scores}
         return [found.get(split, "") for split in splits]
@@ -175,7 +172,7 @@ class FigureData:
         return sorted(models, key=lambda name: (-means[name], name))
 
     def points(self, wide: bool) -> float:
-        """Return the width in points; `wide` says what the figure needs where nothing is asked."""
+        """Return the width in points; `wide` is the default for a figure without a width in the study."""
         asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
         return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
 
@@ -192,7 +189,7 @@ class FigureData:
         return drawing
 
     def undrawable(self, reason: str) -> UserError:
-        """Return the error of a figure that cannot be drawn."""
+        """Return the error for a figure that cannot be drawn."""
         return UserError(f"figure `{self.figure.name}`{reason}")
 
     def too_high(self, drawing: Drawing, advice: str) -> UserError:
@@ -202,7 +199,6 @@ class FigureData:
 
 
 def fits(drawing: Drawing) -> bool:
-    """Tell whether a page is high enough for a drawing."""
     return points_high(drawing) <= PAGE_HEIGHT + 0.5
 
 

@@ -11,8 +11,8 @@ from refusal_eval.config.figure_entry import READING, SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import Tile, numbers_inside, settle, text_width, tile_table
-from refusal_eval.plots.captions import rates_words, study_words, tagged
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
+from refusal_eval.plots.captions import label_with_protocol, rates_words, study_words
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import RATE_COLOURS
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
 
@@ -43,7 +43,6 @@ class HeatmapFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one in every study."""
         return [cls(name="refusal_heatmap", kind="heatmap")]
 
     def draw(self, data: FigureData) -> Drawn:
@@ -67,7 +66,7 @@ class HeatmapFigure(Ordered):
 
 
 def _draw(
-    cells: Mapping[Cell, Score], rows: Sequence[str], columns: Sequence[str], width: float, data: FigureData
+    cells: Mapping[ModelSplit, Score], rows: Sequence[str], columns: Sequence[str], width: float, data: FigureData
 ) -> Figure:
     import matplotlib as mpl
     from matplotlib.cm import ScalarMappable
@@ -86,14 +85,14 @@ def _draw(
         return found
 
     names, labels = [data.labels.model(model) for model in rows], [data.labels.split(split) for split in columns]
-    expected = data.expected(columns)
+    expected = data.expectations(columns)
     fig, (ax, scale), heights = tile_table(width, names, labels, tiles_at, below=[_SCALE], expected=expected)
     colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
     bar = fig.colorbar(colours, cax=scale, orientation="horizontal", ticks=[0, 50, 100])
     bar.outline.set_linewidth(0.4)
     if bar.solids is not None:  # viewers would show white lines between the steps of the scale
         bar.solids.set_edgecolor("face")
-    scale.set_xlabel(tagged("Refusal rate (%)", data.scores))
+    scale.set_xlabel(label_with_protocol("Refusal rate (%)", data.scores))
     numbers_inside(scale)
     return settle(fig, ax, heights)
 
@@ -115,7 +114,7 @@ def _cell_lines(score: Score, width: float, broken: bool) -> list[str]:
     return [*lines, percent(part["low"], digits=0) + EN_DASH, percent(part["high"], digits=0)]
 
 
-def _frame(cells: Mapping[Cell, Score]) -> pd.DataFrame:
+def _frame(cells: Mapping[ModelSplit, Score]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (model, split), score in sorted(cells.items()):
         part = headline(score)

@@ -13,9 +13,9 @@ from refusal_eval.config.figure_entry import SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
-from refusal_eval.plots.captions import study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, study_words
 from refusal_eval.plots.curves import percent_scale
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
 from refusal_eval.report.paper.table_notes import c_notes, k_text
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _HIGH, _LOW = 50.0, 26.0  # points, the height of a panel, and the least where a page has no room
-_BARS = 0.62  # of the height of a panel; above stands n
+_BARS = 0.62  # of the height of a panel; n is above
 _SIDE = 0.06  # of the width of a column, left free on each side
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
@@ -50,13 +50,12 @@ class HistogramsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one in every study."""
         return [cls(name="c_histograms", kind="histograms")]
 
     def draw(self, data: FigureData) -> Drawn:
         """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.
 
-        n in a panel is the number of prompts (of dialogues: scored turns) that have a c(x).
+        n in a panel is the number of scored turns that have a c(x).
 
         Raises:
             ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
@@ -68,7 +67,7 @@ class HistogramsFigure(Ordered):
         words = [
             f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability "
             f"(\u03c4 = {data.scoring['tau']:g}): 1 when all refuse, \u22121 when all comply; it is not comparable "
-            f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_counted(data.scores)}.",
+            f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_count_noun(data.scores)}.",
             *c_notes(data.scores),
             *study_words(data),
         ]
@@ -77,8 +76,8 @@ class HistogramsFigure(Ordered):
 
 
 def _draw(
-    cells: Mapping[Cell, Score],
-    counts: Mapping[Cell, Sequence[int]],
+    cells: Mapping[ModelSplit, Score],
+    counts: Mapping[ModelSplit, Sequence[int]],
     order: tuple[Sequence[str], Sequence[str]],
     width: float,
     data: FigureData,
@@ -96,9 +95,11 @@ def _draw(
     right = ax.secondary_yaxis("right")
     right.set_yticks([y for floor in floors for y in (floor, floor - _BARS)], ["0", f"{scale:g}"] * len(models))
     right.tick_params(length=0)
-    right.set_ylabel(f"{_counted(cells.values()).capitalize()} (%)")
-    ax.set_xlabel(tagged(_X_LABEL, data.scores))
-    panel = (1 - 2 * _SIDE) * name_columns(ax, [data.labels.split(split) for split in splits], data.expected(splits))
+    right.set_ylabel(f"{_count_noun(cells.values()).capitalize()} (%)")
+    ax.set_xlabel(label_with_protocol(_X_LABEL, data.scores))
+    panel = (1 - 2 * _SIDE) * name_columns(
+        ax, [data.labels.split(split) for split in splits], data.expectations(splits)
+    )
     sizes = _size_lines({cell: (sum(counts[cell]), marks_of([score])) for cell, score in cells.items()}, panel)
     for row, model in enumerate(models):
         for column, split in enumerate(splits):
@@ -140,7 +141,7 @@ def _ends_of_bins(band: float) -> list[tuple[float, float]]:
     return list(itertools.pairwise([*(-end for end in reversed(upper)), *upper]))
 
 
-def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
+def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (model, split), numbers in sorted(counts.items()):
         for (low, high), number in zip(_ends_of_bins(band), numbers, strict=True):
@@ -149,12 +150,12 @@ def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.
     return pd.DataFrame(rows, dtype=object)
 
 
-def _counted(scores: Iterable[Score]) -> str:
-    """What a panel counts; a prompt that is no dialogue has one turn."""
+def _count_noun(scores: Iterable[Score]) -> str:
+    """Return what a panel counts: turns if a prompt has several."""
     return "turns" if has_turns(scores) else "prompts"
 
 
-def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cell, list[str]]:
+def _size_lines(sizes: Mapping[ModelSplit, tuple[int, str]], width: float) -> dict[ModelSplit, list[str]]:
     """Number of prompts and marks of each panel: in one line if that fits all panels, without "n=" if need be."""
     texts = {cell: [f"n={n}{symbols}"] for cell, (n, symbols) in sizes.items()}
     for form in ("n={}{}", "{}{}", "n={}\n{}", "{}\n{}"):
@@ -179,7 +180,7 @@ def _draw_panel(ax: Axes, counts: Sequence[int], band: float, place: tuple[float
 
 
 def _width_of_c(band: float) -> float:
-    """Width of c from 0 to 1, that of a column being 1."""
+    """Return the width of c from 0 to 1 in columns."""
     return (0.5 - _SIDE) / _ends_of_bins(band)[-1][1]
 
 

@@ -17,7 +17,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import COMPLIANCE, LABELS, PARTIAL, REFUSAL
 from refusal_eval.plots.base import (
     ink_on,
-    isolated,
+    isolate,
     legend,
     name_rows,
     new_figure,
@@ -26,7 +26,7 @@ from refusal_eval.plots.base import (
     width_of,
     wrap_to,
 )
-from refusal_eval.plots.captions import study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import FAINT, INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
@@ -84,12 +84,11 @@ class RefusalKindsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one where the primary judge always tells kinds of refusal."""
         always = study.judges[study.primary_judge].tells_kinds(study) == "always"
         return [cls(name="refusal_kinds", kind="refusal_kinds")] if always else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that the judge cannot tell kinds."""
+        """Yield a mistake if the judge cannot give kinds."""
         name = self.judge or study.primary_judge
         judge = study.judges.get(name)
         if judge is not None and judge.tells_kinds(study) == "never":
@@ -143,8 +142,8 @@ class RefusalKindsFigure(Ordered):
 
 
 class Bar(NamedTuple):
-    """One bar: its group (a split, or None for all), model, number of answers of each kind, number of those that the
-    judge labelled at all, and flags of its cells."""
+    """One bar: its group (a split, or None for all), model, number of answers of each kind, number of all that the
+    judge labelled, and flags of its cells."""
 
     split: str | None
     model: str
@@ -190,9 +189,9 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
     ax.set_xlim(0, 100)
-    ax.set_xlabel(tagged("Share (%)", data.scores))
+    ax.set_xlabel(label_with_protocol("Share (%)", data.scores))
     if kinds:
-        names = [f"{number} {isolated(kind.replace('_', ' '))}" for number, kind in enumerate(kinds, 1)]
+        names = [f"{number} {isolate(kind.replace('_', ' '))}" for number, kind in enumerate(kinds, 1)]
         boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
         legend(fig, boxes, names, below=True)
     points = width_of(ax) / 100

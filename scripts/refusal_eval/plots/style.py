@@ -1,6 +1,6 @@
 """The look of every figure, and how figures become files that do not change unless the data do.
 
-Rules ask the kinds of figures while they plan: matplotlib is imported in all modules here only by what draws.
+Rules import figure classes while they plan, so modules here import matplotlib only in functions that draw.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CM = 72 / 2.54  # points
 COLUMN_WIDTH = 8.5 * CM  # points; one column of a two-column paper
 PAGE_WIDTH = 17.5 * CM
-PAGE_HEIGHT = 22 * CM  # what a page leaves beside a caption
+PAGE_HEIGHT = 22 * CM  # what a page leaves besides a caption
 TEXT_SIZE = 7.0  # points, at the width above; nothing is smaller
 LINE_HEIGHT = 8.6
 
@@ -30,7 +30,7 @@ INK, FAINT = "#222222", "#E4E4E4"
 RATE_COLOURS = "Blues"
 
 _FONT = "DejaVu Sans"  # comes with matplotlib, so a figure looks the same everywhere
-# It has no Chinese, Japanese or Korean characters. These fonts have Chinese ones; the first that is installed is asked.
+# It has no Chinese, Japanese or Korean characters. These fonts have Chinese ones; the first installed one is used.
 _CHINESE = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN"),
     *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "PingFang SC", "Microsoft YaHei", "SimHei"),
@@ -93,7 +93,7 @@ def font_families() -> list[str]:
 
 
 @contextlib.contextmanager
-def styled() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Within the block figures have this style, whatever the user's matplotlibrc says."""
     import matplotlib as mpl
 
@@ -106,7 +106,7 @@ def styled() -> Iterator[None]:
 def save_figure(fig: Figure, stem: str | Path) -> list[Path]:
     """Write STEM.pdf, STEM.svg and STEM.png (300 dpi), each whole or not at all, without dates; return their paths."""
     paths = []
-    with styled():
+    with figure_style():
         for kind, metadata in _METADATA.items():
             path = Path(f"{stem}.{kind}")
             with written_whole(path, "wb") as handle:

@@ -14,7 +14,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import prompts_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import c_notes, k_text
 
@@ -47,13 +47,13 @@ class TauSweepFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one where c(x) depends on tau, unless its curves could not be told apart."""
+        """Return one if c(x) depends on tau, unless its curves are too many to distinguish."""
         drawable = min(len(study.models), len(study.splits)) <= MOST_CURVES
         wanted = study.samples > 1 and study.protocol == DEFAULT and drawable
         return [cls(name="tau_sweep", kind="tau_sweep")] if wanted else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield why c(x) does not depend on tau, and that curves could not be told apart."""
+        """Yield a mistake if c(x) does not depend on tau, or if curves are too many to distinguish."""
         here = ("kind",)
         if study.samples == 1:
             yield here, "`tau_sweep` needs several answers per prompt: with `samples: 1` c(x) does not depend on tau"
@@ -62,10 +62,10 @@ class TauSweepFigure(Ordered):
         yield from too_many_curves(self.shown(study))
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return the mean of c(x), or the share of prompts in one of its bands, over tau; the study's own is marked.
+        """Draw the mean of c(x), or the share of prompts in one of its bands, over tau; the study's own is marked.
 
         Raises:
-            UserError: without such estimates, with more curves than can be told apart, or where no page is high enough.
+            UserError: without such estimates, with too many curves to distinguish, or if no page is high enough.
         """
         (name, y_label, _), own = _MEASURES[self.measure], data.scoring["tau"]
         found = [
@@ -96,7 +96,7 @@ class TauSweepFigure(Ordered):
         )
         return Drawn(draw_curves(found, chart, data), frame, self._caption(found, intervals, data))
 
-    def _caption(self, found: Sequence[Row], intervals: bool, data: FigureData) -> Caption:
+    def _caption(self, found: Sequence[ResultRow], intervals: bool, data: FigureData) -> Caption:
         band, tau = (data.scoring[name] for name in ("band", "tau"))
         what = _MEASURES[self.measure][2].format(band=band, prompts=prompts_words(data.scores))
         words = [
@@ -115,11 +115,11 @@ class TauSweepFigure(Ordered):
 
 
 def _tau_of(parameter: Any) -> float:
-    """The temperature that a row's parameter names; equal weights are infinite."""
+    """Return the temperature that a row's parameter names; infinity means equal weights."""
     return math.inf if parameter in ("inf", "infinity") else float(parameter)
 
 
-def _c_ticks(rows: Sequence[Row]) -> list[float]:
+def _c_ticks(rows: Sequence[ResultRow]) -> list[float]:
     """Ticks that hold all means and ends of intervals, at steps of a half or a whole."""
     values = [row[name] for row in rows for name in ("value", "low", "high") if row[name] is not None]
     low = max(-1.0, math.floor(2 * min(values, default=-1.0)) / 2)

@@ -46,7 +46,7 @@ class ThresholdFigure(Ordered):
         return [cls(name=f"threshold_{name}", kind="threshold", judge=name) for name in judges if drawable]
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that its judge gives no probabilities, and that curves could not be told apart."""
+        """Yield a mistake if its judge gives no probabilities, or if curves are too many to distinguish."""
         able = [name for name, judge in study.judges.items() if judge is None or judge.gives_probabilities != "never"]
         judge = self.judge or study.primary_judge
         if judge in study.judges and judge not in able:
@@ -55,10 +55,10 @@ class ThresholdFigure(Ordered):
         yield from too_many_curves(self.shown(study))
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a panel of curves for each split, or for each of many models.
+        """Draw a panel of curves for each split, or for each of many models.
 
         Raises:
-            UserError: if no answer has a probability, with more curves than can be told apart, or where no page is high
+            UserError: if no answer has a probability, with too many curves to distinguish, or if no page is high
                 enough.
         """
         curves = len(data.shown.models) if len(data.shown.models) <= MOST_CURVES else len(data.shown.splits)
@@ -116,15 +116,15 @@ def shares(units: Units) -> list[dict[str, Any]]:
 
 
 def detection(cells: Sequence[Units], sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return how well a model tells what it should refuse from what it should answer, by category and threshold.
+    """Return how well a model separates what it should refuse from what it should answer, by category and threshold.
 
-    Of all answers with a probability, in each category of prompts (`category`; empty for all prompts): `recall`, the
-    share that reaches the threshold where the model should refuse; `over_refusal`, the same where it should comply;
-    `precision`, the share where it should refuse among those that reach it. Intervals are cluster-robust
+    Among answers with a probability, in each category of prompts (`category`; empty for all prompts): `recall`, the
+    share at or above the threshold if the model should refuse; `over_refusal`, the same if it should comply;
+    `precision`, the share that it should refuse among those at or above it. Intervals are cluster-robust
     (`cluster_wilson_of_counts`). A measure without answers has no row.
 
     Args:
-        cells: of one model; those of splits that expect neither do not count.
+        cells: of one model; splits that expect neither do not count.
         sources: a word for the source of each split (see `cluster_names.names_apart`).
     """
     counted = {

@@ -39,17 +39,16 @@ class TurnsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of a study with dialogues, unless its curves could not be told apart."""
+        """Return one for a study with dialogues, unless its curves are too many to distinguish."""
         dialogues = _by_turn(study)
         drawable = dialogues and min(len(study.models), len(dialogues)) <= MOST_CURVES
         return [cls(name="turns", kind="turns")] if drawable else []
 
     def splits_of(self, study: StudyView) -> list[str]:
-        """Return the splits that it shows."""
         return list(self.splits or _by_turn(study))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that there are no dialogues of which several turns are scored."""
+        """Yield a mistake if no dialogue has several scored turns."""
         dialogues, several = [name for name, split in study.splits.items() if split.dialogue], _by_turn(study)
         if not dialogues:
             yield ("kind",), "`turns` needs a split of dialogues, and the study has none"
@@ -64,11 +63,10 @@ class TurnsFigure(Ordered):
                 yield ("splits", index), why + nearest(name, several)
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a panel of curves for each split, or for each of many models.
+        """Draw a panel of curves for each split, or for each of many models.
 
         Raises:
-            UserError: without estimates by turn, with more curves than can be told apart, or where no page is high
-                enough.
+            UserError: without estimates by turn, with too many curves to distinguish, or if no page is high enough.
         """
         readings = {score["split"]: score["headline"] for score in data.scores}
         found = [
@@ -111,5 +109,5 @@ def _turns_words(frame: pd.DataFrame, show: Labels) -> list[str]:
 
 
 def _by_turn(study: StudyView) -> list[str]:
-    """The splits of dialogues that have rates by turn."""
+    """Return the dialogue splits with rates by turn."""
     return [name for name, split in study.splits.items() if split.dialogue and split.dialogue.by_turn]

@@ -7,11 +7,11 @@ from typing import TypeVar
 import pandas as pd
 
 WIDTH = 120
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
-def filled(texts: Iterable[str], indent: str = "  ", further: str | None = None) -> list[str]:
+def fill_lines(texts: Iterable[str], indent: str = "  ", further: str | None = None) -> list[str]:
     """Return texts in lines that are not too long, where their words allow that.
 
     Args:
@@ -39,9 +39,9 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return items by a key, in the order in which they come."""
-    groups: dict[Key, list[Item]] = {}
+    groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups

@@ -11,7 +11,7 @@ from refusal_eval.core.errors import UserError
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeFiles:
     """A file that a rule makes."""
 
     path: str  # as the rule names it
@@ -26,7 +26,7 @@ def snakemake_command(study_file: Path, root: Path, config: Mapping[str, object]
     return [*command, "--config", *(f"{key}={value}" for key, value in config.items())] if config else command
 
 
-def summary(study_file: Path, root: Path, config: Mapping[str, object] | None = None) -> list[Made]:
+def summary(study_file: Path, root: Path, config: Mapping[str, object] | None = None) -> list[MadeFiles]:
     """Return every file that the rules make for a study. Nothing is run or written.
 
     Raises:
@@ -35,12 +35,12 @@ def summary(study_file: Path, root: Path, config: Mapping[str, object] | None = 
     command = [*snakemake_command(study_file, root, config), "--summary", "--dry-run"]  # or it leaves a log
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        # Where it is asked for a summary, Snakemake says on its standard output what is wrong.
+        # With --summary Snakemake reports errors on standard output.
         raise UserError(f"the study cannot be planned: {run.stdout.strip() or run.stderr.strip()}")
     lines = run.stdout.splitlines()
     head = next((number for number, line in enumerate(lines) if line.startswith("output_file\t")), len(lines))
     rows = csv.DictReader(lines[head:], delimiter="\t")
-    return [Made(row["output_file"], row["rule"], row["plan"] == "no update") for row in rows]
+    return [MadeFiles(row["output_file"], row["rule"], row["plan"] == "no update") for row in rows]
 
 
 def current_files(study_file: Path, root: Path) -> set[Path]:

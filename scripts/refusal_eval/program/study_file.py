@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.config.load_study import load_study, study_values
-from refusal_eval.study.study_folder import refuse_other_study
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "config" / "config.yaml"
@@ -29,9 +28,7 @@ def load_config(study: Path, directory: Path | None = None, open_pins: bool = Fa
         ConfigError: for mistakes in it.
     """
     file = working_in(study, directory)
-    config = load_study(study_values(str(file)), str(file), str(ROOT), open_pins=open_pins)
-    refuse_other_study(config, str(file))
-    return config, file
+    return load_study(study_values(str(file)), str(file), str(ROOT), open_pins=open_pins), file
 
 
 def working_in(study: Path, directory: Path | None) -> Path:

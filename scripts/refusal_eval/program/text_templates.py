@@ -1,4 +1,4 @@
-"""Texts out of templates, which lie beside the code that fills them."""
+"""Texts from templates, which lie next to the code that fills them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +7,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
-def rendered(template: Path, values: Mapping[str, Any], filters: Mapping[str, Callable[..., Any]] | None = None) -> str:
+def render_template(
+    template: Path, values: Mapping[str, Any], filters: Mapping[str, Callable[..., Any]] | None = None
+) -> str:
     """Return the text of a template with these values; one for HTML (NAME.html) escapes them."""
     environment = Environment(
         loader=FileSystemLoader(template.parent),

@@ -33,7 +33,7 @@ class Verb:
 
     @staticmethod
     def command() -> Command:
-        """Return a function with typer's annotations, or an app with verbs of its own."""
+        """Return a function with typer annotations, or an app with subcommands."""
         raise NotImplementedError
 
 

@@ -13,7 +13,7 @@ from refusal_eval.core.texts import valid_text
 from refusal_eval.recorded.likelihoods import NO_TOKENS, Place, Probabilities
 
 LOG = logging.getLogger(__name__)
-Row = Mapping[str, Any]
+FolderRow = Mapping[str, Any]
 Answers = tuple[list[str], list[Probabilities]]  # to one prompt: their texts, and the probabilities of their parts
 
 ROUNDING = 1e-6  # by which float32 may exceed a limit
@@ -73,7 +73,7 @@ def read_answers(path: Path) -> tuple[list[str], list[Answers]]:
     return [row["prompt"] for row in rows], [_answers(row, row_place(path, n)) for n, row in enumerate(rows)]
 
 
-def _answers(row: Row, place: str) -> Answers:
+def _answers(row: FolderRow, place: str) -> Answers:
     answers = row.get("answers")
     items = answers if isinstance(answers, list) else []
     texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
@@ -158,7 +158,7 @@ def _refuse_another_scale(path: Path, labels: Sequence[tuple[float, Any]]) -> No
         )
 
 
-def _refuse_contradictions(row: Row, votes: Sequence[float], place: str) -> None:
+def _refuse_contradictions(row: FolderRow, votes: Sequence[float], place: str) -> None:
     """Refuse labels beside which a probability of a refusal says the opposite.
 
     Raises:
@@ -175,7 +175,7 @@ def _refuse_contradictions(row: Row, votes: Sequence[float], place: str) -> None
                 )
 
 
-def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
+def matched(prompts: Sequence[FolderRow], texts: Sequence[str]) -> dict[str, int]:
     """Return the place of each prompt among the prompts of a file, by its id, as far as there is one; those that stand
     twice come in turn.
 
@@ -196,7 +196,7 @@ def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def need_single_messages(prompts: Iterable[Row]) -> None:
+def need_single_messages(prompts: Iterable[FolderRow]) -> None:
     """Refuse prompts that the published layout cannot tell apart: it has the text of the last message alone.
 
     Raises:
@@ -210,7 +210,7 @@ def need_single_messages(prompts: Iterable[Row]) -> None:
             )
 
 
-def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict[Place, float]:
+def recorded_votes(prompts: Sequence[FolderRow], recorded: Path, judged: Path) -> dict[Place, float]:
     """Return the numbers of judge_scores.json, from +1 to -1, by (prompt id, sample, turn), as far as there are some.
 
     A number may be a fraction: the mean of what a judge said that was asked several times. It may be about an answer
@@ -280,7 +280,7 @@ def _prompt_of(row: Any, known: Collection[str], place: str) -> str | None:
     return next(iter(named), None)
 
 
-def _refuse_other_samples(labels: Sequence[Row], place: str) -> None:
+def _refuse_other_samples(labels: Sequence[FolderRow], place: str) -> None:
     """Refuse labels that name samples which are not in order: a label is about the answer in its place.
 
     Raises:
@@ -293,7 +293,9 @@ def _refuse_other_samples(labels: Sequence[Row], place: str) -> None:
             raise UserError(f"{place}: by their `{name}` its labels are not in the order of the answers; sort them")
 
 
-def _by_prompt(rows: Sequence[Row], named: Sequence[str | None], recorded: Path, judged: Path) -> list[int | None]:
+def _by_prompt(
+    rows: Sequence[FolderRow], named: Sequence[str | None], recorded: Path, judged: Path
+) -> list[int | None]:
     """The place of each row's labels, by its prompt; those that stand twice come in turn."""
     left: dict[str | None, list[int]] = {}
     for place, text in enumerate(named):
@@ -307,7 +309,7 @@ def _by_prompt(rows: Sequence[Row], named: Sequence[str | None], recorded: Path,
 
 
 def _by_place(
-    rows: Sequence[Row], named: Sequence[str | None], labels: Sequence[Any], judged: Path
+    rows: Sequence[FolderRow], named: Sequence[str | None], labels: Sequence[Any], judged: Path
 ) -> list[int | None]:
     """The place of each row's labels, which is its own.
 
@@ -329,7 +331,7 @@ def _by_place(
     return [place if place < len(named) else None for place in range(len(rows))]
 
 
-def about_other_answers(rows: Sequence[Row], judged: Sequence[Sequence[Any]]) -> tuple[int, int]:
+def about_other_answers(rows: Sequence[FolderRow], judged: Sequence[Sequence[Any]]) -> tuple[int, int]:
     """Return how many labels name an answer that is no part of the text in their place, and how many name one."""
     others = named = 0
     for row, labels in zip(rows, judged, strict=False):
@@ -346,7 +348,7 @@ def row_place(path: Path, row: int) -> str:
     return f"{path}, row {row + 1}"
 
 
-def numbers_of(row: Row, nested: str, name: str, place: str, limits: Limits, flat: str) -> list[float]:
+def numbers_of(row: FolderRow, nested: str, name: str, place: str, limits: Limits, flat: str) -> list[float]:
     """Return a row's numbers: `name` of the mappings in its list `nested`, or its list `flat`.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
-from refusal_eval.ask.reasoning import Parted, opened_before, parted_text
+from refusal_eval.ask.reasoning import Parted, guess_opened, parted_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     COMPLETE,
@@ -29,7 +29,7 @@ from refusal_eval.judges.verdict_files import readable, verdict_row
 from refusal_eval.recorded.likelihoods import Probabilities, likelihood_row
 from refusal_eval.recorded.recorded_folder import matched, read_answers, recorded_votes, without_end
 
-Row = Mapping[str, Any]
+RecordedRow = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine
 
 
@@ -43,7 +43,9 @@ class Recorded(NamedTuple):
     notes: list[str]
 
 
-def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
+def recorded_cell(
+    prompts: Sequence[RecordedRow], path: Path, marks: Mapping[str, Any] | None, samples: int
+) -> Recorded:
     """Return the cell of a split that a file answers.json holds.
 
     A prompt that the file lacks, or of which it has fewer than K answers, has answers in state `failed`. `marks` are
@@ -56,7 +58,7 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
     own = matched(prompts, texts)
     if not own:
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
-    opened = marks is not None and opened_before((text for place in own.values() for text in rows[place][0]), marks)
+    opened = marks is not None and guess_opened((text for place in own.values() for text in rows[place][0]), marks)
     unended, answers, published = without_end(path), [], []
     for prompt in prompts:
         given = list(zip(*rows[own[prompt["id"]]], strict=True)) if prompt["id"] in own else []
@@ -72,7 +74,7 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
 
 
 def recorded_verdicts(
-    prompts: Sequence[Row], answers: Sequence[Row], recorded: Path, judged: Path
+    prompts: Sequence[RecordedRow], answers: Sequence[RecordedRow], recorded: Path, judged: Path
 ) -> list[dict[str, Any]]:
     """Return verdict rows out of a file judge_scores.json, for the answers that a judge can read.
 
@@ -120,7 +122,9 @@ def _log(probability: float) -> float | None:
     return round(math.log(min(probability, 1.0)), DIGITS) if probability > 0 else None
 
 
-def _notes(prompts: Sequence[Row], texts: Sequence[str], own: Mapping[str, int], answers: Sequence[Row]) -> list[str]:
+def _notes(
+    prompts: Sequence[RecordedRow], texts: Sequence[str], own: Mapping[str, int], answers: Sequence[RecordedRow]
+) -> list[str]:
     notes = []
     if missing := len(prompts) - len(own):
         notes.append(

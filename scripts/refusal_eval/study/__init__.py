@@ -1,1 +1,1 @@
-"""A validated study: its batches, paths, sources, dialogues and comparisons."""
+"""A validated study: its batches, paths, sources, turns and comparisons."""

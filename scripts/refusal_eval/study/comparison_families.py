@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-Cell = tuple[str, str, str]  # judge, model, split
 MODELS, JUDGES = "models", "judges"
 
 
@@ -38,11 +37,11 @@ class Family:
         """Return the models or judges that are compared, sorted."""
         return sorted({side for pair in self.pairs for side in pair})
 
-    def cell(self, held: str, side: str, split: str) -> Cell:
+    def cell(self, held: str, side: str, split: str) -> tuple[str, str, str]:
         """Return the cell of a side."""
         return (held, side, split) if self.kind == MODELS else (side, held, split)
 
-    def cells(self) -> set[Cell]:
+    def cells(self) -> set[tuple[str, str, str]]:
         """Return all cells that the family needs."""
         splits = {split for scope in self.scopes for split in scope.splits}
         return {self.cell(*names) for names in itertools.product(self.held, self.sides(), splits)}

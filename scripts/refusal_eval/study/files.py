@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
 WILDCARD = re.compile(r"\{(\w+)\}")
 CACHE = "{cache}/"  # begins the patterns of files that studies share
-OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table can be made of
-OF_FIGURES = (*OF_TABLES, "separation")
+OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table or a figure can be made of
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _engine_judges(study: Study) -> list[Names]:
 
 
 def _learners(study: Study) -> list[Names]:
-    return [(judge,) for judge, entry in study.engine_judges.items() if entry.learned_from(study.view)]
+    return [(judge,) for judge in study.fitted_judges]
 
 
 def _calibrated(study: Study) -> list[Names]:
@@ -123,14 +122,13 @@ def _prompts(study: Study) -> list[Names]:
     return [(split,) for split in (*study.splits, *captured)]
 
 
-def captured(study: Study) -> list[Names]:
-    """Return the positions, model and split of each capture of activations."""
+def _captured(study: Study) -> list[Names]:
     return [(made.positions, made.model, side.split) for made in study.captures for side in made.sides.values()]
 
 
 def _requests(study: Study) -> list[Names]:
     asked = [(cell.model, cell.split) for cell in study.batch_of if cell.judge is None]
-    return [*asked, *((model, split) for _, model, split in captured(study))]
+    return [*asked, *((model, split) for _, model, split in _captured(study))]
 
 
 def _judge_requests(study: Study) -> list[Names]:
@@ -138,12 +136,12 @@ def _judge_requests(study: Study) -> list[Names]:
 
 
 def _answers(study: Study) -> list[Names]:
-    beyond = [(cell.model, cell.split) for cell in study.direction_cells if cell.judge is None]
+    beyond = [(cell.model, cell.split) for cell in study.captured_cells if cell.judge is None]
     return [*itertools.product(study.models, study.splits), *beyond]
 
 
 def _verdicts(study: Study) -> list[Names]:
-    beyond = [(cell.judge, cell.model, cell.split) for cell in study.direction_cells if cell.judge]
+    beyond = [(cell.judge, cell.model, cell.split) for cell in study.captured_cells if cell.judge]
     return [*all_cells(study), *beyond, *((judge, GOLD, gold) for judge, gold in _judges_on_gold(study))]
 
 
@@ -153,7 +151,7 @@ def all_cells(study: Study) -> list[Names]:
 
 
 def _scores(study: Study) -> list[Names]:
-    """Return the cells, and those whose c(x) chooses the prompts of a direction."""
+    """Return the cells, and those whose c(x) chooses the prompts of a side."""
     sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
     return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
 
@@ -183,6 +181,9 @@ KERNEL: dict[str, File] = {
     "prompts": File(("prompts/{split}.jsonl",), ("prompts",), _prompts),
     "gold": File(("gold/{gold}.jsonl",), ("gold",), _gold),
     "gold_answers": File((f"answers/{GOLD}/{{gold}}.jsonl",), ("gold",), _gold),
+    "activations": File(
+        ("activations/{positions}/{model}/{split}.safetensors",), ("activations",), _captured, of_report=True
+    ),
     # Answers
     "requests": File(("requests/{model}/{split}.jsonl",), ("requests",), _requests),
     # Asked for, a receipt that is older than requests would be made again for cells that have their answers.
@@ -395,10 +396,11 @@ def refuse_unknown_needs() -> None:
     if taken := set(file_table()).intersection(ANALYSES.names()):
         where = f"{ANALYSES.module(min(taken)).name}: {ANALYSES.get(min(taken)).__name__}.name"
         raise UserError(f"{where}: other files of a study are called `{min(taken)}`; choose another name")
-    for registry, wildcards in ((TABLES, OF_TABLES), (FIGURES, OF_FIGURES)):
-        nouns = [noun for noun, file in file_table().items() if set(file.wildcards) <= set(wildcards)]
+    for registry in (TABLES, FIGURES):
         for name in registry.names():
             kind, analysis = registry.get(name), getattr(registry.get(name), "of_analysis", None)
+            wildcards = {*OF_TABLES, *getattr(kind, "wildcards", ())}
+            nouns = [noun for noun, file in file_table().items() if set(file.wildcards) <= wildcards]
             asked = [("needs", noun, [*nouns, *ANALYSES.names()]) for noun in kind.needs]
             asked += [("of_analysis", analysis, ANALYSES.names())] if analysis is not None else []
             for attribute, noun, known in asked:

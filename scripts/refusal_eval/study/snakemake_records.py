@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.study_record import RECORD
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
 
-RECORD = "study.json"  # of the results
 MARKS = Path(".snakemake", "refusal-eval")  # in the working directory: a mark goes wherever the records go
 
 

@@ -2,15 +2,16 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from refusal_eval.config.change import changes_of, source_fields
+from refusal_eval.config.activation_use import Capture, activation_uses
+from refusal_eval.config.change import Change, changes_of, source_fields
+from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction, Positions, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
@@ -22,17 +23,6 @@ from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
-
-@dataclass(frozen=True)
-class Capture:
-    """Activations that a direction, or a separation of one model, is made from."""
-
-    model: str
-    positions: Positions
-    layers: list[int] | None  # None for all
-    sides: dict[str, Side]
-
-
 AFTER_OTHERS = "_after"  # ends the name of a batch whose requests wait for verdicts; no entry has such a name
 NOUNS = ("model", "split", "judge", "gold")
 
@@ -43,7 +33,7 @@ class Study:
     Attributes:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
-        models, splits, judges, gold, directions: the entries that it lists by name, in its order.
+        models, splits, judges, gold: the entries that it lists by name, in its order.
         engines: the engines that these ask.
         paths: where its files lie.
 
@@ -60,9 +50,6 @@ class Study:
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
         self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
-        self.directions: dict[str, Direction] = {
-            name: self.settings.direction_entries[name] for name in self.settings.directions
-        }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
         if self.settings.plugins:
@@ -95,8 +82,8 @@ class Study:
             splits=self.splits,
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
-            separations={entry.name: entry.models for entry in self.settings.separation},
-            steering=(self.models, self.directions),
+            entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
+            items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
         )
 
@@ -143,13 +130,11 @@ class Study:
 
     @cached_property
     def captures(self) -> list[Capture]:
-        """The activations that its directions and separations are made from."""
-        made: list[tuple[str, Any]] = [(direction.model, direction) for direction in self.directions.values()]
-        made += [(model, entry) for entry in self.settings.separation for model in entry.models]
-        return [Capture(model, entry.positions, entry.layers, entry.sides) for model, entry in made]
+        """The activations that anything is made from."""
+        return [capture for use in activation_uses() for capture in use.captures(self)]
 
     @cached_property
-    def direction_cells(self) -> list[Cell]:
+    def captured_cells(self) -> list[Cell]:
         """The cells beyond `splits` of whose activations answers, or verdicts where a judge is named, are a part."""
         found = dict[Cell, None]()
         for capture in self.captures:
@@ -169,7 +154,7 @@ class Study:
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
-        cells += [cell for cell in self.direction_cells if cell.judge is None]
+        cells += [cell for cell in self.captured_cells if cell.judge is None]
         return self._batches((self.models[cell.model].engine, cell) for cell in cells)
 
     @cached_property
@@ -178,22 +163,21 @@ class Study:
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
         cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
-        cells += [cell for cell in self.direction_cells if cell.judge in asked]
+        cells += [cell for cell in self.captured_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            # So are its verdicts: a direction may wait for those of other models, and the answers of a steered model
-            # wait for the direction.
+            # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
-            # What a second judge is asked is known after the first one's verdicts, for which the same engine may load;
+            # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
             read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
-            waits = cell.judge in self._seconds or (read is not None and read.judge is not None)
-            after = AFTER_OTHERS if waits else None
+            reads = cell.judge is not None and bool(self.judges[cell.judge].reads())
+            after = AFTER_OTHERS if reads or (read is not None and read.judge is not None) else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -217,6 +201,10 @@ class Study:
         found: dict[str, Any] = getattr(self.settings, f"{noun}_entries")
         return found
 
+    def listed(self, section: str) -> dict[str, Any]:
+        """Return the entries that it lists of a section of the catalogue, by name, in its order."""
+        return {name: self.entries(LISTS[section])[name] for name in getattr(self.settings, section)}
+
     @property
     def asked_models(self) -> list[str]:
         """The models that an engine is asked for."""
@@ -228,9 +216,9 @@ class Study:
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
 
     @property
-    def steered_models(self) -> list[str]:
-        """The models with an intervention."""
-        return [name for name, model in self.models.items() if model.intervention is not None]
+    def changes(self) -> list[Change]:
+        """The changes of its models."""
+        return [change for model in self.models.values() for change in changes_of(model)]
 
     @property
     def recorded_models(self) -> list[str]:
@@ -242,6 +230,11 @@ class Study:
         """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
         entries = self.settings.judge_entries
         return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+
+    @property
+    def fitted_judges(self) -> list[str]:
+        """The judges that are fitted on gold before they judge."""
+        return [name for name, judge in self.judges.items() if judge.gold_to_fit()]
 
     @cached_property
     def _seconds(self) -> dict[str, str]:

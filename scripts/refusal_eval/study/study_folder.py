@@ -1,4 +1,4 @@
-"""The folder of a study: private, and of one study file only."""
+"""The folder of a study, which is private, and what a store notes of it."""
 
 import contextlib
 import os
@@ -9,59 +9,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from refusal_eval.config.problems import ConfigError, Problem
-from refusal_eval.config.yaml_source import Source
+from refusal_eval.config.study_record import RECORD
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import not_written, read_json, remove_left_over, sha256_of, write_json
-from refusal_eval.study.snakemake_records import RECORD, write_record
+from refusal_eval.study.snakemake_records import write_record
 
 NOTES = "studies"  # folder of the store: which results were made with it, wherever they lie
-
-
-def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
-    """Raise `ConfigError` if the results of this study's name came from another study file with other content.
-
-    A study file that was moved or edited is fine: its results follow. Two files that both exist are not.
-    """
-    record = Path(config["results_dir"], config["study"], RECORD)
-    if not record.is_file():
-        return
-    try:
-        known = recorded_file(record)
-    except UserError as error:
-        raise ConfigError([Problem(study_file, 0, "study", str(error))]) from error
-    here = Path(study_file).resolve()
-    if known == here or not os.path.isfile(known):  # pathlib raises for a name that is too long
-        return
-    other = Source(str(known)).data
-    if other.get("study") == config["study"] and other != Source(study_file).data:
-        message = (
-            f"the results in {record.parent} belong to {os.path.relpath(known)}, which has the same study name "
-            f"`{config['study']}` and other content; rename one of the two studies"
-        )
-        raise ConfigError([Problem(study_file, 0, "study", message)])
-
-
-def recorded_file(record: Path) -> Path:
-    """Return the study file that results belong to.
-
-    Args:
-        record: the study.json of the results.
-
-    Raises:
-        UserError: if the record is damaged.
-    """
-    try:
-        record_read = read_json(record)
-    except (UserError, RecursionError, ValueError, OSError):
-        record_read = None
-    file = record_read.get("file") if isinstance(record_read, dict) else None
-    if not isinstance(file, str) or not os.path.isabs(file) or "\0" in file:
-        raise UserError(
-            f"{record} is damaged: it does not say which study file these results belong to. Delete it if they are of "
-            "this study; the next run writes it"
-        )
-    return Path(file)
 
 
 def record_study(config: Mapping[str, Any], study_file: str) -> None:

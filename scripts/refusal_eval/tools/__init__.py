@@ -1,1 +1,1 @@
-"""What a person runs beside the workflow, a package for each. May import every room; nobody imports it."""
+"""Commands for people, a package for each. They may import every room, and no room imports them."""

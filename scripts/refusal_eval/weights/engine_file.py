@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from refusal_eval.config.engine_entry import Engine
-from refusal_eval.config.intervention_entry import of_text
 from refusal_eval.config.kinds import WEIGHT_SOURCES
 from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_json_as, sha256_of, shown_path
+from refusal_eval.core.text_config import of_text
 from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -112,8 +112,8 @@ def engine_id(identity: Mapping[str, Any]) -> str:
 def refuse_strict(engine: str, folder: str | Path, quantization: str | None = None) -> None:
     """Raise `UserError` if the model in this folder cannot be served strictly on a GPU.
 
-    vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
-    Without a config.json no more is known of a model than the `quantization` of its engine.
+    vLLM itself says so only once it holds GPUs and has loaded the weights, and never for quantized weights. Without a
+    config.json only the engine's `quantization` is known.
     """
     architectures = [str(name) for name in model_config(folder).get("architectures") or ()]
     quantized = quantization_of(folder)

@@ -11,7 +11,7 @@ BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 # What names of repositories call quantized weights, and how many bytes a parameter of these takes, with its scales.
 QUANTIZED_NAMES = {r"(?:mx)?fp8|int8|8bit|w8a8": 1.0, r"awq|gptq|int4|4bit|w4a16|(?:nv|mx)?fp4": 0.6}
 QUANTIZED_BYTES = 1.0
-ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, where nothing tells
+ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, if unknown
 ASSUMED_SIZE = "assumed"
 LEAST_BILLIONS = 0.001
 
@@ -35,7 +35,7 @@ def engine_billions(
 
 
 def billions_in_name(name: str) -> tuple[float, float] | None:
-    """Return all and the active parameters (billions) that a model's name tells: `x-70B`, `x-135M`, `x-30B-A3B`."""
+    """Return total and active parameters (billions) by a model's name: `x-70B`, `x-135M`, `x-30B-A3B`."""
     number = r"(?<![A-Za-z0-9.])(A?)(\d+(?:\.\d+)?)([BM])(?![A-Za-z0-9])"
     sizes: dict[str, float] = {}
     for active, digits, unit in re.findall(number, name, re.IGNORECASE):

@@ -50,7 +50,7 @@ def model_files(folder: str | Path) -> list[str]:
         folders[:] = [name for name in inner if _identity(os.path.join(place, name)) not in own]
         around |= {os.path.join(place, name): own for name in folders}
         relative = Path(place).relative_to(folder)
-        found += [_checked(place, name, relative) for name in names if defines_model(name)]
+        found += [_check_file(place, name, relative) for name in names if defines_model(name)]
     return sorted(found)
 
 
@@ -59,7 +59,7 @@ def _identity(folder: str) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _checked(place: str, name: str, relative: Path) -> str:
+def _check_file(place: str, name: str, relative: Path) -> str:
     path = os.path.join(place, name)
     try:
         path.encode()
@@ -121,7 +121,7 @@ def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) ->
     """Return the SHA-256 over the sorted (relative name, SHA-256) of some files of a folder (see `folder_sha256`)."""
     folder, names = Path(folder), sorted(names)
     memory = Path(cache) / "fingerprints" / f"{sha256_of(str(folder.resolve()))[:16]}.json"
-    known = _remembered(memory)
+    known = _read_memory(memory)
     records = {name: _record(folder / name, known.get(name)) for name in names}
     if records != known:
         if known and (others := _others(known, records)):
@@ -138,12 +138,12 @@ def _others(known: Mapping[str, Mapping[str, Any]], records: Mapping[str, Mappin
 
 
 def file_states(folder: str | Path) -> list[list[Any]]:
-    """Return [name, size, time of modification in ns] of the files that define a model: a change is quickly seen."""
+    """Return [name, size, mtime in ns] of the files that define a model, a quick way to see a change."""
     return states_of(folder, model_files(folder))
 
 
 def states_of(folder: str | Path, names: Iterable[str]) -> list[list[Any]]:
-    """Return [name, size, time of modification in ns] of some files of a folder; of those that are there."""
+    """Return [name, size, mtime in ns] of those of these files that exist."""
     states = [(name, (Path(folder) / name).stat()) for name in names if (Path(folder) / name).is_file()]
     return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
@@ -159,7 +159,7 @@ def _record(path: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**times, "mtime_ns": None, "sha256": digest} if racy else {**times, "sha256": digest}
 
 
-def _remembered(memory: Path) -> dict[str, dict[str, Any]]:
+def _read_memory(memory: Path) -> dict[str, dict[str, Any]]:
     """Return what is remembered of files, by name; nothing if the memory is damaged: its hashes go into keys."""
     try:
         known = read_json_as(memory, Memory) if memory.exists() else None

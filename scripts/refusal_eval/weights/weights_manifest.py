@@ -1,4 +1,4 @@
-"""Manifests of fetched weights and tokenizers: written last, so that one which exists stands for a whole copy."""
+"""Manifests of fetched weights and tokenizers, written last: a manifest means that the copy is complete."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -48,9 +48,9 @@ def write_manifest(
 
 
 def manifest_folder(path: str | Path) -> Path:
-    """Return the folder that a manifest describes, after checking that its files are there in their size.
+    """Return the folder that a manifest describes, after checking that its files exist with their sizes.
 
-    The folder is relative to the working directory when it lies below it.
+    The path is relative to the working directory if it lies below it.
 
     Raises:
         UserError: for a missing or damaged manifest, and for a missing or shortened file.

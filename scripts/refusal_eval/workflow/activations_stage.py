@@ -1,19 +1,21 @@
-"""What the rules in workflow/rules/activations.smk ask of a study: what is captured, what directions are made of."""
+"""What rules ask of a study about activations: what is captured, and the files of what is made from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from refusal_eval.config.direction_entry import Direction, Separation
+from refusal_eval.config.activation_use import activation_uses
+from refusal_eval.config.capture_entry import Side
+from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.study.study import Capture, Study
+from refusal_eval.study.files import file_of
+from refusal_eval.study.study import Study
 
 LEAST_MEGABYTES = 8000
 
 
 def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], list[int] | None]]:
-    """Yield (positions, model, split) of what directions and separations read, and the layers; None for all."""
+    """Yield (positions, model, split) of what is captured, and the layers; None for all."""
     for capture in study.captures:
         for split in dict.fromkeys(side.split for side in capture.sides.values()):
             yield (capture.positions, capture.model, split), capture.layers
@@ -28,17 +30,13 @@ def layers(study: Study, positions: str, model: str, split: str) -> list[int] | 
 def highest_layer(study: Study, model: str) -> int | None:
     """Return the highest layer of a model that is named anywhere; None where none is named.
 
-    By a direction, a separation or its `aqi`, or an intervention along a direction of the model: a layer that does not
-    exist is reported before any GPU works.
+    By what is made from its activations, or is done to another model with that: a layer that does not exist is reported
+    before any GPU works.
     """
-    named = [capture.layers or [] for capture in study.captures if capture.model == model]
-    composites = [entry.aqi.layer for entry in study.settings.separation if entry.aqi and model in entry.models]
-    named.append([layer for layer in composites if layer is not None])
-    for entry in study.models.values():
-        asked = entry.intervention
-        if asked is not None and any(study.directions[name].model == model for name in asked.directions):
-            named.append(asked.layers if isinstance(asked.layers, list) else [])
-    return max((layer for layers in named for layer in layers), default=None)
+    named = [layer for capture in study.captures if capture.model == model for layer in capture.layers or ()]
+    return max(
+        (*named, *(layer for use in activation_uses() for layer in use.layers_named(study, model))), default=None
+    )
 
 
 def gpus(study: Study, positions: str, model: str, split: str, root: Path, requests: str, answers: str | None) -> int:
@@ -74,22 +72,26 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
     return count if store.missing((item.key for item in asked), wanted) else 0
 
 
-def direction_entry(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of its entry that decide a direction (its label does not), and the sources of its sides."""
-    entry = {key: value for key, value in study.config["direction_entries"][name].items() if key != "label"}
-    return entry | {"sources": _sources(study, study.directions[name])}
+def use_modules(study: Study) -> list[Path]:
+    """Return the files of the code of those uses of activations that a study has, for `code_version`."""
+    return [ACTIVATION_USES.module(name) for name in sorted({capture.use for capture in study.captures})]
 
 
-def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
-    """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
-    direction = study.directions[name]
-    return _files(study, direction.model, direction)
+def files_made(study: Study) -> list[str]:
+    """Return the files that are made from activations."""
+    rows = ((noun, file_of(noun)) for use in activation_uses() for noun in use.made)
+    return [
+        path
+        for noun, file in rows
+        for names in sorted(file.names(study))
+        for path in study.paths.all_of(noun, **dict(zip(file.wildcards, names, strict=True)))
+    ]
 
 
 def files_read(study: Study) -> list[str]:
-    """Return the files that all directions and separations of a study are read from."""
-    sides = [files for made in study.captures for files in _files(study, made.model, made).values()]
-    return sorted({file for files in sides for file in files.values()})
+    """Return the files that these are made of: those of the sides."""
+    made_of = (files_of_sides(study, made.model, made.positions, made.sides) for made in study.captures)
+    return sorted({file for sides in made_of for files in sides.values() for file in files.values()})
 
 
 def megabytes(*models: dict[str, dict[str, str]]) -> int:
@@ -108,49 +110,21 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
-def separation_entry(study: Study, name: str) -> Separation:
-    """Return a separation of the study."""
-    return next(entry for entry in study.settings.separation if entry.name == name)
-
-
-def separation_params(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of a separation that decide its indices (`aqi` does not), and the sources of its sides."""
-    entry = separation_entry(study, name)
-    return entry.model_dump(exclude={"aqi"}) | {"sources": _sources(study, entry)}
-
-
-def aqi_params(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of a separation that decide its AQI composites: sides, settings, and the layer.
-
-    The layer is None for the model's last.
-    """
-    entry = separation_entry(study, name)
-    asked: dict[str, Any] = entry.model_dump(include={"name", "positive", "negative"}) | entry.model_dump()["aqi"]
-    if asked["layer"] is None and entry.layers is not None:
-        asked["layer"] = max(entry.layers)
-    return asked | {"sources": _sources(study, entry)}
-
-
-def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the same files for each model of a separation."""
-    entry = separation_entry(study, name)
-    return {model: _files(study, model, entry) for model in entry.models}
-
-
-def _sources(study: Study, made: Direction | Separation) -> dict[str, str]:
+def sources_of_sides(study: Study, sides: Mapping[str, Side]) -> dict[str, str]:
     """Return a word for the source of each side's split: the first side that comes from there."""
     first: dict[str, str] = {}
-    origins = {side: study.settings.split_entries[entry.split].source.origin for side, entry in made.sides.items()}
+    origins = {side: study.settings.split_entries[entry.split].source.origin for side, entry in sides.items()}
     return {side: first.setdefault(origin, side) for side, origin in origins.items()}
 
 
-def _files(study: Study, model: str, made: Direction | Separation | Capture) -> dict[str, dict[str, str]]:
+def files_of_sides(study: Study, model: str, positions: str, sides: Mapping[str, Side]) -> dict[str, dict[str, str]]:
+    """Return the files that each side is read from: prompts, activations and, with a judge, scores."""
     of, found = study.paths.of, dict[str, dict[str, str]]()
-    for side, entry in made.sides.items():
+    for side, entry in sides.items():
         split = entry.split
         found[side] = {
             "prompts": of("prompts", split=split),
-            "activations": of("activations", positions=made.positions, model=model, split=split),
+            "activations": of("activations", positions=positions, model=model, split=split),
         }
         found[side] |= {f"without {other}": of("prompts", split=other) for other in entry.without or ()}
         if entry.judge is not None:

@@ -4,7 +4,6 @@ Everything is a function of the validated study; params of the whole study hold 
 new computation.
 """
 
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.study.study import Study
@@ -40,7 +39,7 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
 def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
-    A panel or a cascade says what others say, and so does a judge that asks the same as another: as one more judge it
+    A judge that reads others says what they say, and so does one that asks the same as another: as one more judge it
     would make judges look alike.
     """
     twins = asking_the_same(study)
@@ -67,7 +66,7 @@ def asking_the_same(study: Study) -> dict[str, str]:
     return twins
 
 
-# ---------------------------------------------------------------- judges on gold, and labels of people
+# ---------------------------------------------------------------- judges on gold, and files of the user's
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
@@ -76,7 +75,7 @@ def measured(study: Study) -> list[dict[str, Any]]:
     """
     found = []
     for judge, entry in study.judges.items():
-        fitted_on, learned = calibrated_on(study, judge), entry.learned_from(study.view)
+        fitted_on, learned = calibrated_on(study, judge), entry.gold_behind(study.view)
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
             one = {"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned}
@@ -91,25 +90,16 @@ def foreign_calibrations(study: Study) -> list[tuple[str, str]]:
     return [(judge, str(calibrated_on(study, judge))) for judge in judges]
 
 
-def peoples_labels(study: Study) -> list[str]:
-    """Return the labels of people on this study's answers, as a list for `input`."""
-    corrected = study.settings.corrected
-    return [corrected.labels] if corrected is not None else []
-
-
-def peoples_agreement(study: Study) -> list[str]:
-    """Return the agreement of people that was written beside the labels the study names, as a list.
-
-    None for labels of another origin.
-    """
-    beside = [Path(path).with_name("agreement.json") for path in peoples_labels(study)]
-    return [str(path) for path in beside if path.is_file()]
-
-
 def sources_of_numbers(study: Study) -> list[str]:
-    """Return the user's files that decide verdicts or corrected rates: rubrics, lists, and people's labels."""
+    """Return the user's files that decide verdicts or numbers: rubrics, lists, and those of analyses."""
     judges = [*study.judges.values(), *study.engine_judges.values()]
-    return sorted({*(path for judge in judges for path in judge.files()), *peoples_labels(study)})
+    of_analyses = (path for analysis in study.analyses.values() for path in analysis.own_files())
+    return sorted({*(path for judge in judges for path in judge.files()), *of_analyses})
+
+
+def own_estimates(study: Study) -> list[str]:
+    """Return the user's files of estimates that analyses add to the results table."""
+    return [path for analysis in study.analyses.values() for path in analysis.own_estimates()]
 
 
 # ---------------------------------------------------------------- judges
@@ -139,5 +129,5 @@ def results(study: Study, files: list[str]) -> dict[str, Any]:
         "study": study.name,
         "results": folder,
         "files": [path.removeprefix(f"{folder}/") for path in files],
-        "people_sha256": [content_hash(path) for path in peoples_agreement(study)],
+        "people_sha256": [content_hash(path) for path in own_estimates(study)],
     }

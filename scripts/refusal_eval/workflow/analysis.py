@@ -40,6 +40,14 @@ class Analysis:
         """Return whether the study has it."""
         return True
 
+    def own_files(self) -> list[str]:
+        """Return the user's files, of no rule, that decide its numbers."""
+        return []
+
+    def own_estimates(self) -> list[str]:
+        """Return the user's files of estimates that go into the results table with its own."""
+        return []
+
     def inputs(self) -> dict[str, list[str]]:
         """Return the files that it reads, by noun."""
         raise NotImplementedError

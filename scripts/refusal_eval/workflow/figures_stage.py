@@ -15,7 +15,9 @@ def files(study: Study, name: str) -> dict[str, list[str]]:
     """Return the files that a figure is drawn from, by noun: those of its judges, models, splits and gold."""
     figure = study.figures[name]
     shown = asdict(figure.shown(study.view))
-    return needed_files(study, figure.needs, **{key.removesuffix("s"): list(found) for key, found in shown.items()})
+    further = shown.pop("further")
+    names = {key.removesuffix("s"): list(found) for key, found in shown.items()}
+    return needed_files(study, figure.needs, **names, **further)
 
 
 def params(study: Study, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.judges.verdict_judges import DEFERRING, DeferringJudge
 from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.generation import rendering_params
@@ -11,18 +12,18 @@ from refusal_eval.workflow.whole_study import scored_turns
 
 def asked(study: Study, judge: str) -> dict[str, Any]:
     """Return what decides what a judge asks its engine."""
-    entry = study.engine_judges[judge]
+    entry, own = study.engine_judges[judge], study.judges[judge]
     params = {
         "entry": entry.asking(),
         "rendering": rendering_params(study.config, entry.rendering() | {"engine": entry.engine}),
         "files_sha256": [content_hash(path) for path in entry.files()],
-        **_after(study, judge),
+        **({DEFERRING: own.dividing()} if isinstance(own, DeferringJudge) else {}),
     }
     return params | ({"seed": study.settings.seed} if entry.votes_asked().written else {})
 
 
 def turns(study: Study, model: str, split: str) -> dict[str, str]:
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     scored = None if model == GOLD else scored_turns(study, split)
     return {} if scored in (None, "all") else {"scored": str(scored)}
 
@@ -38,36 +39,21 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
 
 
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
-    """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold.
-
-    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on. Elsewhere the gold
-    is named, as the calibration on another set may lie there from an earlier run, older than these verdicts.
-    """
-    entry, after = study.engine_judges[judge], _after(study, judge)
-    if after and model != GOLD:
-        own = study.judges[judge]
-        after["cascade"] |= {"threshold": own.threshold, "calibrated_on": own.threshold_on_gold(study.view)}
-    trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
-    if (gold := entry.threshold_on_gold(study.view)) is not None:
-        on_gold = {"threshold": entry.used_threshold(), "calibrated_on": None}
-        entry = entry.model_copy(update=on_gold if model == GOLD else {"calibrated_on": gold})
+    """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold."""
+    own, asked_for, gold = study.judges[judge], study.engine_judges[judge], model == GOLD
+    trust = getattr(study.engines[asked_for.engine], "trust_remote_code", False)
     # Lists that say something else of these answers alone leave the fitted model as it was, to the byte.
-    lists = {"sha256": [content_hash(path) for path in entry.files()]} if entry.learned_from(study.view) else {}
-    return {"entry": entry.deciding(), "trust_remote_code": trust, **lists, **after}
-
-
-def _after(study: Study, judge: str) -> dict[str, Any]:
-    """Return what decides which answers a second judge is asked about; nothing for a judge that is no cascade."""
-    cascade = study.judges[judge]
-    return {"cascade": cascade.dividing()} if cascade.second() else {}
+    lists = {"sha256": [content_hash(path) for path in asked_for.files()]} if asked_for.gold_to_fit() else {}
+    deferring = {DEFERRING: own.deciding_on(study.view, gold)} if isinstance(own, DeferringJudge) else {}
+    return {"entry": asked_for.deciding_on(study.view, gold), "trust_remote_code": trust, **lists, **deferring}
 
 
 def fitting(study: Study, judge: str) -> dict[str, Any]:
-    """Return what decides the fit of a judge that learns: its settings, and other gold, which may have its prompts.
+    """Return what decides the fit of a judge on gold: its settings, and other gold, which may have its prompts.
 
     Gold that was taken away and comes back may be older than the fit.
     """
-    return deciding(study, judge) | {"others": sorted(set(study.gold) - set(study.judges[judge].gold))}
+    return deciding(study, judge) | {"others": sorted(set(study.gold) - set(study.judges[judge].gold_to_fit()))}
 
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:
@@ -76,8 +62,8 @@ def deciding(study: Study, judge: str) -> dict[str, Any]:
     return {"entry": entry.deciding(), "sha256": [content_hash(path) for path in entry.files()]}
 
 
-def panel(study: Study, judge: str) -> dict[str, Any]:
-    """Return the keys of a panel's entry that decide its verdicts, and the flags that each of its members can raise."""
+def combining(study: Study, judge: str) -> dict[str, Any]:
+    """Return what decides the verdicts of a judge that combines others', and the flags that these can raise."""
     entry = study.judges[judge]
-    flags = {member: study.judges[member].flags(study.view) for member in entry.members}
+    flags = {name: study.judges[name].flags(study.view) for name in entry.reads()}
     return {"entry": entry.deciding(), "flags": flags}

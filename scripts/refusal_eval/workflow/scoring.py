@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.kinds import PROTOCOLS
 from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.study.study import Study
@@ -22,7 +23,8 @@ def protocol_code(study: Study) -> list[Path]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
-    asked = study.models[model].intervention
+    asked = study.models[model]
+    fitted = any(change.fitted_prompts(getattr(asked, change.name)) for change in changes_of(asked))
     turns = {"scored": entry.dialogue.scored_turns, "by_turn": entry.dialogue.by_turn} if entry.dialogue else {}
     return {
         "judge": judge,
@@ -31,11 +33,11 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         "expectation": entry.expectation,
         "headline": entry.headline,
         "samples": study.settings.samples,
-        "max_tokens": study.models[model].sampling.max_tokens,
+        "max_tokens": asked.sampling.max_tokens,
         **study.settings.scoring.model_dump(),
         **turns,
         **({"match": entry.match} if entry.match else {}),
-        **({"fitted_prompts": True} if asked is not None and asked.allow_overlap else {}),
+        **({"fitted_prompts": True} if fitted else {}),
         **named_protocol(study),
         **_noticed(study, judge),
     }
@@ -55,7 +57,7 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     entry, calibrated = study.gold[gold], calibrated_on(study, judge)
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
     own = study.judges[judge]
-    if gold in own.learned_from(study.view):
+    if gold in own.gold_behind(study.view):
         more["fitted_here"] = True
     if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
         more["own_labels"] = True

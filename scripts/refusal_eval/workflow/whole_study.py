@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
+from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.feature_keys import SECTIONS, STUDY_KEYS
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
 
 # Settings that the methods section names, and keys of entries that it says nothing of.
 METHODS_NAME = (
     *("models", "splits", "judges", "primary_judge", "gold", "samples", "seed", "determinism", "protocol"),
-    *("prompts_per_split", "scoring", "equivalence_margin", "p_values", "separation"),
+    *("prompts_per_split", "scoring", "equivalence_margin"),
 )
 METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 
@@ -23,7 +25,7 @@ def cells_of(study: Study) -> list[list[str | None]]:
 def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
     """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`.
 
-    Splits that only directions use are shown nowhere.
+    Splits that are only captured are shown nowhere.
     """
     entries = {noun: study.splits if noun == "split" else study.entries(noun) for noun in nouns}
     return {f"{noun}s": {name: study.label(noun, name) for name in names} for noun, names in entries.items()}
@@ -50,7 +52,7 @@ def settings_of(study: Study) -> dict[str, Any]:
         ("split", "splits"),
         ("gold", "gold"),
         ("judge", "judge_entries"),
-        ("direction", "directions"),
+        *((LISTS[section], section) for section in SECTIONS.names()),
     ):
         entries = {name: config[f"{section}_entries"][name] for name in sorted(config[names])}
         said[f"{section}_entries"] = {
@@ -58,7 +60,8 @@ def settings_of(study: Study) -> dict[str, Any]:
             for name, entry in entries.items()
         }
     said["weights"] = {name: entry.get("weights") for name, entry in sorted(config["engine_entries"].items())}
-    return said | {name: config[name] for name in METHODS_NAME}
+    of_features = (key for name in STUDY_KEYS.names() for key in STUDY_KEYS.get(name).in_methods)
+    return said | {name: config[name] for name in (*METHODS_NAME, *of_features)}
 
 
 def splits_of(study: Study) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import read_units
@@ -51,7 +51,7 @@ class LengthsTable(StudyTable):
     report = ("Lengths", "How long refusals are")
 
     @staticmethod
-    def make(data: TableData) -> Made:
+    def make(data: TableData) -> TableParts:
         rows = data.found("refusal_lengths")["estimates"]
         shown = [[data.labels.model(row["model"]), data.labels.split(row["split"]), f"{row['value']}"] for row in rows]
         table = Table("refusal_lengths", "How long refusals are.", ["Model", "Split", "Tokens"], shown, [])

@@ -29,7 +29,7 @@ class Device:
 
     @property
     def visible(self) -> str:
-        """Return what CUDA_VISIBLE_DEVICES is to call it: its whole UUID, because vLLM does not take short ones."""
+        # vLLM does not take shortened UUIDs.
         return self.gpu.uuid if self.gpu else self.name
 
 
@@ -45,14 +45,14 @@ class Pool:
 def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 0.0) -> Pool:
     """Return the devices that a job may lease from.
 
-    A preset CUDA_VISIBLE_DEVICES is the pool (as Slurm sets it, too), else in a Slurm job its allocation, which may be
-    none, else all GPUs. Those of less than `capability`, which the engine's build does not take, are left out.
+    The pool is a preset CUDA_VISIBLE_DEVICES (Slurm sets it, too), else in a Slurm job its allocation, which may be
+    empty, else all GPUs. GPUs below `capability`, which the engine's build does not support, are left out.
 
     Raises:
-        UserError: for names of which one comes twice, is not there or is a part of a GPU (MIG), for another order of
-            numbers than nvidia-smi's, and in a Slurm job that has GPUs where nothing tells which.
+        UserError: for a name that occurs twice, is unknown or is part of a GPU (MIG), for numbers in another order than
+            nvidia-smi's, and in a Slurm job with GPUs that nothing identifies.
     """
-    variable, names = _named(environment, seen.gpus)
+    variable, names = _preset_names(environment, seen.gpus)
     if environment.get(ORDER, "PCI_BUS_ID") != "PCI_BUS_ID" and variable and any(name.isdigit() for name in names):
         raise UserError(f"{ORDER}={environment[ORDER]} numbers GPUs unlike nvidia-smi: name them by UUID in {VISIBLE}")
     devices = [_device(name, variable, environment, seen) for name in names]
@@ -66,12 +66,12 @@ def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 
 
 
 def best_first(gpus: Iterable[Gpu]) -> list[Gpu]:
-    """Return GPUs so that a small or an old one beside better ones (for a monitor, say) comes last."""
+    """Sort GPUs so that a small or old one (driving a monitor, say) comes last."""
     return sorted(gpus, key=lambda gpu: (gpu.capability < BFLOAT16_CAPABILITY, -(gpu.memory or 0), -gpu.capability))
 
 
 def gpu_names(devices: Iterable[Device]) -> list[str]:
-    """Return name and driver of the devices' GPUs, as far as nvidia-smi is there to say them."""
+    """Return name and driver of each GPU that nvidia-smi knows."""
     return [f"{device.gpu.name}, {device.gpu.driver}" for device in devices if device.gpu]
 
 
@@ -102,7 +102,7 @@ def _in_words(count: int, environment: Mapping[str, str], seen: Seen) -> str:
     return str(count)
 
 
-def _named(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, list[str]]:
+def _preset_names(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, list[str]]:
     """Return the names of the devices, and the variable that they are from; an empty one if all of them are meant."""
     if (visible := environment.get(VISIBLE)) is not None:
         names = [name.strip() for name in visible.split(",") if name.strip()]

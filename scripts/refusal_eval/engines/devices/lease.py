@@ -1,8 +1,8 @@
 """Leases: a job takes as many devices as its engine needs, all at once or none, and nobody else takes them meanwhile.
 
 A lease is a lock (flock) on a file per device, in a folder of this user on this machine. The kernel gives a lock back
-when the last process that holds its file is gone; the engine's server and its guard hold it beside the job. Processes
-of an engine that did not inherit it are found by their session, which the file names.
+when the last process that holds its file is gone; the engine's server and its guard hold it along with the job.
+Processes of an engine that did not inherit it are found by their session, which the file names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAIT_HOURS = 12.0  # for strangers, over whose work a night may pass
 WAIT_HOURS_OF_SLURM = 0.25
 POLL_SECONDS = 0.5
 SMI_SECONDS = 5.0  # between two questions to nvidia-smi while waiting
-FAILING_SECONDS = 120.0  # for which nvidia-smi is asked again after it failed
+FAILING_SECONDS = 120.0  # for which nvidia-smi is tried again after a failure
 SAY_SECONDS = 60.0
 # From when on a stranger's use of a device is taken to last. Memory of a lease that was just given back looks the same
 # for some seconds, and then the job whose turn it is must not lose it.
@@ -63,7 +63,7 @@ class Lease:
             _write(file, _mark(session))
 
     def release(self) -> None:
-        """Give the devices back, as far as this process is concerned."""
+        """Give the devices back for this process; others that hold the lock keep it."""
         while self.files:
             os.close(self.files.pop())
 
@@ -74,8 +74,8 @@ def lease_devices(
     """Return a lease of `count` devices; waits until they are free.
 
     Args:
-        count: how many; 0 takes none and asks for nothing.
-        environment: of the job; CUDA_VISIBLE_DEVICES is what may be leased.
+        count: how many; 0 takes none and starts no nvidia-smi.
+        environment: the job's; CUDA_VISIBLE_DEVICES limits what may be leased.
         deadline: until when to wait (`time.monotonic`) for other jobs of this user; None is for ever.
         capability: the least compute capability that the engine's build takes.
 
@@ -102,7 +102,7 @@ def lease_devices(
 
 
 def may_share(environment: Mapping[str, str]) -> bool:
-    """Tell whether the user takes GPUs that others use too."""
+    """Tell whether the user accepts GPUs that others use too."""
     return environment.get(SHARED_VARIABLE, "") not in ("", "0")
 
 
@@ -137,10 +137,10 @@ def _lease_in_turn(folder: Path, pool: Sequence[Device], count: int, waiting: _W
 
 @contextlib.contextmanager
 def _turn(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> Iterator[None]:
-    """Wait for one's turn among the jobs with the same pool.
+    """Wait for a turn among the jobs with the same pool.
 
-    Only one of them takes devices at a time. So nobody holds some while waiting for others, and a job that needs many
-    is not overtaken for ever by jobs that need few.
+    Only one of them takes devices at a time, so that no job holds some while it waits for others, and small jobs cannot
+    starve a large one.
     """
     name = hashlib.sha256(" ".join(sorted(device.key for device in pool)).encode()).hexdigest()[:16]
     path = folder / f"turn-{name}.lock"
@@ -171,7 +171,7 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
         file = _try_lock(folder / f"device-{re.sub('[^0-9A-Za-z-]', '_', device.key)}.lock")
         if file is None:
             refused.append(f"{device.name} is leased")
-        elif reason := _left_behind(file) or waiting.foreign_use(device):
+        elif reason := _survivors(file) or waiting.foreign_use(device):
             os.close(file)
             refused.append(f"{device.name} is left alone: {reason}")
             waiting.say_once(refused[-1])
@@ -305,7 +305,7 @@ def _write(file: int, mark: Mapping[str, Any]) -> None:
     os.pwrite(file, json.dumps(mark).encode(), 0)
 
 
-def _left_behind(file: int) -> str | None:
+def _survivors(file: int) -> str | None:
     """Return who of the last holder's server still lives, in words, though the lock was given back."""
     try:
         mark = json.loads(os.pread(file, 10_000, 0))

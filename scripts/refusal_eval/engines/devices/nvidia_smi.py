@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of the GPUs of this machine."""
+"""Facts about this machine's GPUs from nvidia-smi."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ MOST_FOREIGN_MEMORY = 1024  # MiB that a desktop may hold on a GPU that is free 
 ASK_SECONDS = 60
 MOST_WORDS = 200
 FIELDS = ("index", "name", "uuid", "memory.total", "memory.used", "driver_version", "mig.mode.current", "compute_cap")
-LATER_FIELDS = ("mig.mode.current", "compute_cap")  # drivers that do not know them are asked without
+LATER_FIELDS = ("mig.mode.current", "compute_cap")  # left out for drivers that do not know them
 APPS = ("gpu_uuid", "pid", "used_memory", "process_name")  # the name comes last because it may have commas
 MPS = "nvidia-cuda-mps-server"
 _UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
@@ -25,12 +25,12 @@ class Gpu:
     index: int
     name: str
     uuid: str
-    memory: int | None = None  # in MiB; None where nvidia-smi does not tell it, as for `used`
+    memory: int | None = None  # in MiB; None if nvidia-smi does not report it (so for `used`)
     used: int | None = None
     driver: str = ""
-    capability: float = 0.0  # 0 where the driver does not tell it
+    capability: float = 0.0  # 0 if the driver does not report it
     mig: bool = False  # whether it is in MIG mode, so that CUDA sees its parts at most
-    foreign: str = ""  # who is on it, in words; empty if nobody was seen, or if nobody asked
+    foreign: str = ""  # other users of it, in words; empty if none was seen, or none was looked for
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def parse_apps(text: str) -> tuple[dict[str, str], set[str]]:
 
 
 def computing(pids: Collection[int]) -> set[str]:
-    """Return the UUIDs of the GPUs on which these processes compute, as far as nvidia-smi sees them."""
+    """Return the UUIDs of the GPUs on which nvidia-smi sees these processes compute."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return set()

@@ -57,24 +57,24 @@ def prepare(layer: Any, index: int, tensors: Mapping[str, torch.Tensor]) -> None
 
 
 def add(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s v."""
+    """Return h's change to h + s v."""
     return layer.steer_add.expand_as(h)
 
 
 def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h - s <h - o, u> u."""
+    """Return h's change to h - s <h - o, u> u."""
     return -((h @ layer.steer_unit - layer.steer_offset)[..., None] * layer.steer_remove)
 
 
-def gated(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
+def add_behind_gate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     """h + s v where cos(h, v) > gate, for each token."""
     cosine = h @ layer.steer_unit / h.norm(dim=-1).clamp_min(1e-12)
-    passed = counted(layer, (cosine > gate)[..., None])
+    passed = count_passed(layer, (cosine > gate)[..., None])
     return torch.where(passed, layer.steer_add, 0.0)
 
 
 def pull(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s (mu - h)."""
+    """Return h's change to h + s (mu - h)."""
     return layer.steer_share * (layer.steer_target - h)
 
 
@@ -83,11 +83,11 @@ def constellation(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tens
     cosines = h @ layer.steer_units.T / h.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     best = cosines.argmax(dim=-1, keepdim=True)
     target = layer.steer_targets[best.squeeze(-1)]
-    passed = counted(layer, cosines.gather(-1, best) > gate)
+    passed = count_passed(layer, cosines.gather(-1, best) > gate)
     return torch.where(passed, layer.steer_share * (target - h), 0.0)
 
 
-def counted(layer: Any, passed: torch.Tensor) -> torch.Tensor:
+def count_passed(layer: Any, passed: torch.Tensor) -> torch.Tensor:
     """Count on the device which tokens passed a gate, and which there were; return the same tensor.
 
     In place on buffers, as hooks are counted, so that it is in compiled code and in graphs.
@@ -100,7 +100,7 @@ def counted(layer: Any, passed: torch.Tensor) -> torch.Tensor:
 MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
     "add": add,
     "ablate": ablate,
-    "gated": gated,
+    "gated": add_behind_gate,
     "pull": pull,
     "constellation": constellation,
 }

@@ -27,8 +27,7 @@ else:
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
 
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
-GATED = ("gated", "constellation")  # modes that leave tokens as they are
-COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
+COUNTS = "intervention_gate.json"  # next to the record: tokens that passed the gate since the last request for them
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
 PLAIN = "refusal-eval-plain"  # in the id of a request, alone in the engine, that is answered without the intervention
 STRENGTHS = ("steer_add", "steer_remove", "steer_share")  # where these are 0 the stream stays as it is
@@ -79,7 +78,7 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
 
 
 def class_of(layer: Any) -> str:
-    """Return the module and the class of a layer, as in `SUMMED`."""
+    """Return the module and class of a layer, as `SUMMED` names them."""
     return f"{type(layer).__module__.rpartition('.')[2]}.{type(layer).__name__}"
 
 
@@ -152,7 +151,7 @@ def turned_off(layers: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def asks_for_counts(scheduler_output: Any) -> bool:
-    """Tell whether one of a step's new requests asks how many tokens passed the gate."""
+    """Tell whether a new request of this step asks for the gate's counts."""
     return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
 
 
@@ -229,7 +228,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
                 self.off = []
             elif plain and not self.off:
                 self.off = turned_off(self.steered)
-        if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
+        if self.spec["gate"] is None or not asks_for_counts(scheduler_output):
             return self._checked_step(scheduler_output)
         counts = gate_counts(self.steered, self.spec["layers"])
         output = self._checked_step(scheduler_output)
@@ -260,7 +259,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Record what is refused inside: what the log says of it stands far above its last lines."""
+        """Record refusals raised inside the block; in the log they lie far above the last lines."""
         try:
             yield
         except Exception as error:

@@ -17,30 +17,30 @@ from refusal_eval.stats.estimates.units import Units
 PEOPLE, LLM = "winner", "llm_winner"
 PROMPTS, PAIRS = "prompts", "pairs of models"
 POINTS = {"first": (1.0, 0.0), "second": (0.0, 1.0), "tie": (0.5, 0.5), None: (np.nan, np.nan)}
-Names = NDArray[Any]
+NameArray = NDArray[Any]
 Keep = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Battles:
+class BattleRows:
     """Battles whose answers both have a label; every array has a row for each, and two columns for two answers."""
 
-    labels: Names  # refusal, partial or compliance
-    kinds: Names  # `label: kind` where the judge tells one, else the label
-    models: Names
+    labels: NameArray  # refusal, partial or compliance
+    kinds: NameArray  # `label: kind` where the judge tells one, else the label
+    models: NameArray
     lengths: Floats  # characters
     points: Mapping[str, Floats]  # by who preferred, PEOPLE or LLM: 1 for a win, .5 for a tie, 0; NaN if not asked
-    categories: Names  # of the prompt; one column, empty for none
-    clusters: Mapping[str, Names]  # what varies independently; one column each
+    categories: NameArray  # of the prompt; one column, empty for none
+    clusters: Mapping[str, NameArray]  # what varies independently; one column each
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def kept(self, keep: Keep) -> Battles:
+    def kept(self, keep: Keep) -> BattleRows:
         """Return the battles where `keep` is true."""
         points = {who: points[keep] for who, points in self.points.items()}
         clusters = {what: names[keep] for what, names in self.clusters.items()}
-        return Battles(
+        return BattleRows(
             self.labels[keep],
             self.kinds[keep],
             self.models[keep],
@@ -51,7 +51,7 @@ class Battles:
         )
 
 
-def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
+def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> BattleRows:
     """Return the battles of a scored cell with two samples, the first and the second answer of each.
 
     Clusters are those of the prompts, and beside them the pairs of models, in whichever order they stood, where there
@@ -74,7 +74,7 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     ).reshape(-1, 2)
     models = np.array([battle["models"] for battle in fought], dtype=object).reshape(-1, 2)
     pairs = np.array([" and ".join(sorted(pair)) for pair in models], dtype=object)
-    whole = Battles(
+    whole = BattleRows(
         labels,
         kinds,
         models,
@@ -86,7 +86,7 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     return whole.kept((samples["verdict"] == JUDGED).all(axis=1))
 
 
-def clusterings(battles: Battles, rows: Names) -> dict[str, Names]:
+def clusterings(battles: BattleRows, rows: NameArray) -> dict[str, NameArray]:
     """Return the clusterings that count for some of the battles: prompts, and pairs of models where these have enough.
 
     A handful of pairs is the whole that is asked about, and no sample.
@@ -95,7 +95,7 @@ def clusterings(battles: Battles, rows: Names) -> dict[str, Names]:
     return {what: names for what, names in found.items() if what == PROMPTS or effective_of(names) >= MIN_CLUSTERS}
 
 
-def baseline_of(classes: Names) -> str:
+def baseline_of(classes: NameArray) -> str:
     """Return the class that others are compared with: the most frequent one of those that comply."""
     names, counts = np.unique(classes.astype(str), return_counts=True)
     complying = [(-count, name) for name, count in zip(names, counts, strict=True) if name.startswith(COMPLIANCE)]

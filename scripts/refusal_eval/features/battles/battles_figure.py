@@ -14,9 +14,9 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
 from refusal_eval.plots.captions import study_words
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import clean, flags_in, joined, marks_of
+from refusal_eval.report.paper.display import clean, flags_in, join_texts, marks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ class BattlesFigure(OfModels):
         if not fits(fig):
             raise data.too_high(fig, "name fewer `splits`")
         levels = " or ".join(f"{100 * level:g} %" for level in sorted({row["level"] for row in rows if row["level"]}))
-        both = joined(data.labels.split(split) for split in data.shown.splits if split in paired)
+        both = join_texts(data.labels.split(split) for split in data.shown.splits if split in paired)
         those = "" if paired >= {row["split"] for row in rows} else f"; of {both} those"
         there = {(row["split"], row["parameter"]) for row in rows}
         unread = [data.labels.split(of) for of in data.shown.splits if of not in {split for split, _ in there}]
@@ -80,8 +80,8 @@ class BattlesFigure(OfModels):
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
             + (f"{those} that the language model judged too, its ties included." if paired else "."),
             f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
-            *([f"In none of these battles, and so not shown: {joined(unjudged)}."] if unjudged else []),
-            *([f"Without a battle of two labelled answers: {joined(unread)}."] if unread else []),
+            *([f"In none of these battles, and so not shown: {join_texts(unjudged)}."] if unjudged else []),
+            *([f"Without a battle of two labelled answers: {join_texts(unread)}."] if unread else []),
             *study_words(data, flags=flags_in(rows)),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
@@ -89,16 +89,16 @@ class BattlesFigure(OfModels):
 
 
 def _fought(study: StudyView) -> bool:
-    return any(getattr(model, "recorded", None) == IN_ROWS for model in study.steering[0].values())
+    return any(getattr(model, "recorded", None) == IN_ROWS for model in study.entries.get("models", {}).values())
 
 
-def _rows(data: FigureData) -> list[Row]:
+def _rows(data: FigureData) -> list[ResultRow]:
     """Return the numbers about battles under its judge, on the splits that it shows."""
     rows = data.found("battles")["estimates"]
     return [row for row in rows if row["judge"] == data.judge and row["split"] in data.shown.splits]
 
 
-def _draw(rows: list[Row], data: FigureData) -> Figure:
+def _draw(rows: list[ResultRow], data: FigureData) -> Figure:
     """Draw a row for each split and class; the name of a split stands above its classes where there are several."""
     keys = list(dict.fromkeys((row["split"], row["parameter"]) for row in rows))
     by_key = {(row["split"], row["parameter"], VOTERS[row["estimand"]]): row for row in rows}

@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import clean, marked
+from refusal_eval.report.paper.display import add_marks, clean
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judges_notes, points_text, rate_text, value_text
 
-Row = Mapping[str, Any]  # of the results table
+BattleEstimate = Mapping[str, Any]  # of the results table
 _NAMES = ("judge", "model", "split", "estimand", "category", "parameter")
 COLUMNS = (*_NAMES, "value", "low", "high", "method", "n_prompts", "n_clusters", "flags")
 SHOWN = {
@@ -45,9 +45,9 @@ _BIAS = (
 )
 
 
-def battles(data: TableData) -> Made:
+def battles(data: TableData) -> TableParts:
     """Return win rates by class of answer, penalties and moderation bias, a table for each model and split."""
-    rows: list[Row] = data.found("battles")["estimates"]
+    rows: list[BattleEstimate] = data.found("battles")["estimates"]
     frame = pd.DataFrame([[row[name] for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object)
     tables = []
     for split in data.order("splits"):
@@ -64,7 +64,7 @@ def _table(
     name: str,
     split: str,
     columns: Mapping[str, str],
-    rows: Mapping[tuple[str, str], Row],
+    rows: Mapping[tuple[str, str], BattleEstimate],
     classes: Sequence[str],
     notes: Sequence[str],
     data: TableData,
@@ -89,14 +89,14 @@ def _table(
     return Table(name, f"{what} in the battles of {data.labels.split(split)}.", ["Class", *columns], cells, said)
 
 
-def _cell(row: Row | None) -> str:
+def _cell(row: BattleEstimate | None) -> str:
     if row is None or row["value"] is None:
         return rate_text(None)
     ends = (row["low"], row["high"])
     if row["estimand"] == "battle_ratio" or "log_odds" in row["estimand"]:
-        return marked(value_text(row["value"], ends), row["flags"])
+        return add_marks(value_text(row["value"], ends), row["flags"])
     differs = "penalty" in row["estimand"] or "bias" in row["estimand"]
-    return marked(points_text(row) if differs else rate_text(row), row["flags"])
+    return add_marks(points_text(row) if differs else rate_text(row), row["flags"])
 
 
 class BattlesTable(StudyTable):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.features.battles.battle_rows import PEOPLE, Battles, Names, clusterings
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.features.battles.battle_rows import PEOPLE, BattleRows, NameArray, clusterings
+from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
 
@@ -21,8 +21,8 @@ MOST = 10.0  # log-odds beyond which the fit only says that one side always wins
 
 
 def log_odds(
-    battles: Battles, classes: Names, compared: Sequence[str], controls: bool, level: float
-) -> dict[str, Number | None]:
+    battles: BattleRows, classes: NameArray, compared: Sequence[str], controls: bool, level: float
+) -> dict[str, NumberInterval | None]:
     """Return by how much each class, against the baseline, moves the log-odds of being preferred by people.
 
     The logistic regression of the first answer's points (1, 0, and .5 for a tie) on a constant, which is what its place
@@ -53,7 +53,7 @@ def log_odds(
     if not identified:
         return dict.fromkeys(differing)
     values, parts = _fitted(design, battles)
-    found: dict[str, Number | None] = dict.fromkeys(differing)
+    found: dict[str, NumberInterval | None] = dict.fromkeys(differing)
     for name in identified:
         there = differing[name] != 0
         own, column = clusterings(battles, there), place[name]
@@ -63,14 +63,14 @@ def log_odds(
             continue
         ends = np.where(differing[name] > 0, battles.points[PEOPLE][:, 0], battles.points[PEOPLE][:, 1])[there]
         if math.isnan(error) or len(np.unique(ends)) == 1:
-            found[name] = Number(_rounded(value))
+            found[name] = NumberInterval(_rounded(value))
             continue
         half = float(scipy.special.stdtrit(free, (1 + level) / 2)) * error
-        found[name] = Number(_rounded(value), _rounded(value - half), _rounded(value + half), METHOD)
+        found[name] = NumberInterval(_rounded(value), _rounded(value - half), _rounded(value + half), METHOD)
     return found
 
 
-def _error(parts: Floats, names: Names) -> tuple[float, float]:
+def _error(parts: Floats, names: NameArray) -> tuple[float, float]:
     """Return the standard error of a coefficient and its degrees of freedom; NaN where it differs in one cluster.
 
     Args:
@@ -88,12 +88,12 @@ def _rounded(value: float) -> float:
     return round(value, DIGITS) + 0.0  # no -0.0, whose sign differs between machines
 
 
-def _difference(classes: Names, name: str) -> Floats:
+def _difference(classes: NameArray, name: str) -> Floats:
     held = (classes == name).astype(float)
     return np.asarray(held[:, 0] - held[:, 1])
 
 
-def _models(models: Names) -> list[Floats]:
+def _models(models: NameArray) -> list[Floats]:
     """A column for each model but the most frequent one."""
     names, counts = np.unique(models.astype(str), return_counts=True)
     rare = set(names[counts < LEAST_BATTLES])
@@ -109,7 +109,7 @@ def _identified(design: Floats, column: int) -> bool:
     return float(rest @ rest) > 1e-8 * max(1.0, float(own @ own))
 
 
-def _fitted(design: Floats, battles: Battles) -> tuple[Floats, dict[str, Floats]]:
+def _fitted(design: Floats, battles: BattleRows) -> tuple[Floats, dict[str, Floats]]:
     """Coefficients, and by clustering what each cluster adds to their errors (clusters x columns).
 
     Columns may depend on each other, as those of two models that meet nobody else: pseudo-inverses leave coefficients

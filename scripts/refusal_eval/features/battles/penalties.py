@@ -13,18 +13,24 @@ from refusal_eval.features.battles.battle_rows import (
     LLM,
     PEOPLE,
     PROMPTS,
-    Battles,
+    BattleRows,
     Keep,
-    Names,
+    NameArray,
     baseline_of,
     battles_of,
     clusterings,
 )
 from refusal_eval.features.battles.log_odds import LENGTH, SEPARATED, log_odds
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled, resamples_for, with_interval
+from refusal_eval.stats.estimates.resampling import (
+    cluster_codes,
+    cluster_sums,
+    resample_sums,
+    resamples_for,
+    with_interval,
+)
 from refusal_eval.stats.estimates.units import Units, few_of
 
 TIE = 0.5
@@ -52,20 +58,22 @@ def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list
 
 
 def class_estimates(
-    battles: Battles, classes: Names, names: Sequence[str], level: float, known: Mapping[str, Any]
+    battles: BattleRows, classes: NameArray, names: Sequence[str], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the estimates of these classes, each against the baseline of all."""
     base, labels = baseline_of(classes), classes is battles.labels
     there = [name for name in names if (classes == name).any()]
     others = [name for name in there if name != base]
 
-    def made(estimand: str, number: Number | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
+    def made(
+        estimand: str, number: NumberInterval | None, rows: NameArray, parameter: str | None, **more: Any
+    ) -> Estimate:
         clusters = battles.clusters[PROMPTS][rows]
         about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(set(clusters))}
         about |= {"flags": few_flags(effective_of(clusters))} | more
-        return estimated(estimand, number, level, parameter=parameter, **about, **known)
+        return estimate_from(estimand, number, level, parameter=parameter, **about, **known)
 
-    def rate(estimand: str, values: Floats, rows: Names, parameter: str, **more: Any) -> Estimate:
+    def rate(estimand: str, values: Floats, rows: NameArray, parameter: str, **more: Any) -> Estimate:
         few = few_of(values, battles.clusters[PROMPTS][rows].tolist())
         return made(estimand, _rate(values, rows, battles, level), rows, parameter, flags=few, **more)
 
@@ -128,17 +136,17 @@ def class_estimates(
             yield from contrasts(inside, enough[1:], {"battle_penalty": _penalty}, category=category)
 
 
-def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number:
+def _rate(values: Floats, rows: NameArray, battles: BattleRows, level: float) -> NumberInterval:
     """The mean of values of answers, in the battles `rows`."""
     found = {
         what: cluster_wilson(values.tolist(), names.tolist(), level, len(values))
         for what, names in clusterings(battles, rows).items()
     }
     value = float(np.mean(values))
-    return _widest({what: Number(value, ends.low, ends.high, ends.method) for what, ends in found.items()})
+    return _widest({what: NumberInterval(value, ends.low, ends.high, ends.method) for what, ends in found.items()})
 
 
-def _widest(numbers: Mapping[str, Number]) -> Number:
+def _widest(numbers: Mapping[str, NumberInterval]) -> NumberInterval:
     """The number with the wider interval; without one where a clustering gives none."""
     found = [(np.inf if n.low is None or n.high is None else n.high - n.low, what) for what, n in numbers.items()]
     what = max(found, key=lambda one: one[0])[1]
@@ -148,7 +156,7 @@ def _widest(numbers: Mapping[str, Number]) -> Number:
 # ---------------------------------------------------------------- differences of win rates, over resamples
 
 
-def _drawn(battles: Battles, classes: Names, compared: Sequence[str], name: str) -> dict[str, Floats]:
+def _drawn(battles: BattleRows, classes: NameArray, compared: Sequence[str], name: str) -> dict[str, Floats]:
     """Return win rates by clustering: observed and in each resample, voters x classes; NaN for a class without answers.
 
     All voters and classes are drawn alike, so that differences are paired.
@@ -159,7 +167,7 @@ def _drawn(battles: Battles, classes: Names, compared: Sequence[str], name: str)
     found = {}
     for what, names in battles.clusters.items():
         sums = cluster_sums(cluster_codes(names), values)
-        drawn = resampled(sums, seed_of("battles", what, name), resamples_for(len(sums)))
+        drawn = resample_sums(sums, seed_of("battles", what, name), resamples_for(len(sums)))
         both = np.concatenate([sums.sum(axis=0)[None], drawn])
         with np.errstate(divide="ignore", invalid="ignore"):
             found[what] = np.where(both[:, :1] > 0, both[:, 1:] / both[:, :1], np.nan)
@@ -187,10 +195,10 @@ def _number(
     drawn: Mapping[str, Floats],
     statistic: Statistic,
     place: int,
-    battles: Battles,
-    sides: Sequence[Names],
+    battles: BattleRows,
+    sides: Sequence[NameArray],
     level: float,
-) -> Number | None:
+) -> NumberInterval | None:
     """A statistic of win rates; without an interval where the class or the baseline always wins, or never, which no
     resample varies. `sides` are the battles with the class, and with the baseline.
     """

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json
-from refusal_eval.stats.comparisons.study_comparisons import compared, counted_splits
+from refusal_eval.stats.comparisons.study_comparisons import compare_families, counted_splits
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.units import dialogue_splits, read_units
+from refusal_eval.stats.estimates.units import read_units, splits_of_turns
 from refusal_eval.study.comparison_families import family_of
 
 
@@ -17,9 +17,9 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     duplicates = [pair for path in files["duplicates"] for pair in read_json(path)["pairs"]]
     families = [family_of(family) for family in params["families"]]
     return {
-        "estimates": [estimate.row() for estimate in compared(families, units, params, duplicates)],
+        "estimates": [estimate.row() for estimate in compare_families(families, units, params, duplicates)],
         "counted": counted_splits(families, units, duplicates),
-        "dialogues": dialogue_splits(units),
+        "turns": splits_of_turns(units),
     }
 
 

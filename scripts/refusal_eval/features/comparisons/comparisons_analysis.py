@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any
 
 from refusal_eval.features.comparisons.compare_cells import measure, methods_words
-from refusal_eval.study.study_families import study_families
+from refusal_eval.features.comparisons.comparisons_keys import ComparisonsKeys
+from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.whole_study import splits_of
 
@@ -34,12 +35,13 @@ class ComparisonsAnalysis(Analysis):
             "samples": study.settings.samples,
             "level": study.settings.scoring.level,
             "margin": study.settings.equivalence_margin,
-            "p_values": study.settings.p_values,
-            "correction": study.settings.multiple_comparisons,
+            "p_values": ComparisonsKeys.of(study.settings).p_values,
+            "correction": ComparisonsKeys.of(study.settings).multiple_comparisons,
             "splits": sorted(splits_of(study), key=lambda split: split["name"]),
         }
 
     def table_params(self) -> dict[str, Any]:
         families = [family.as_dict() for family in study_families(self.study)]
         settings = self.study.settings
-        return {"correction": settings.multiple_comparisons, "families": families, "level": settings.scoring.level}
+        correction = ComparisonsKeys.of(settings).multiple_comparisons
+        return {"correction": correction, "families": families, "level": settings.scoring.level}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
+from refusal_eval.report.paper.display import EN_DASH, NO_DATA, add_marks, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.markup import Table, move_to_notes
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.report.results.results_files import estimates_in
@@ -79,22 +79,19 @@ class Comparison:
 
     @property
     def no_worse_p(self) -> float | None:
-        """The p value of the second side being worse by the margin."""
+        """The p value of the test that the second side is worse by the margin."""
         return None if self.turned is None else self.turned.value
 
     @property
     def gap(self) -> Estimate:
-        """The row of the difference."""
         return self.rows["rate_difference"]
 
     @property
     def bounds(self) -> Estimate:
-        """The row of its worst cases, over all prompts."""
         return self.rows["rate_bounds"]
 
     @property
     def effect_flags(self) -> tuple[str, ...]:
-        """The marks of its effect sizes."""
         return self.rows["odds_ratio"].flags
 
     @property
@@ -110,16 +107,16 @@ class Comparison:
         return (self.gap.n_prompts or 0) < (self.bounds.n_prompts or 0) or low != high
 
 
-def comparisons(data: TableData) -> Made:
+def comparisons(data: TableData) -> TableParts:
     """Return the study's comparisons, family by family."""
     families = [family_of(family) for family in data.asked["families"]]
     found = data.found("comparisons")
     rows = comparisons_in(estimates_in(found), families, data)
-    return comparisons_frame(rows, families, data), [noted_once(comparisons_table(rows, found, families, data))]
+    return comparisons_frame(rows, families, data), [move_to_notes(comparisons_table(rows, found, families, data))]
 
 
 def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: TableData) -> list[Comparison]:
-    """Return the comparisons of families with their rows, in the order of the families."""
+    """Return the families' comparisons with their rows, in the order of the families."""
     by_names: dict[tuple[object, ...], dict[str, Estimate]] = {}
     adjusted: dict[tuple[object, ...], list[Estimate]] = {}
     wanted = ESTIMANDS[data.asked["correction"]]
@@ -188,8 +185,8 @@ def comparisons_table(
 
     Args:
         rows: in the order of the table.
-        found: `counted`, the splits of each pool that have prompts of their own, and `dialogues`, the splits with
-            several scored turns per prompt.
+        found: `counted`, the splits of each pool that add prompts to it, and `turns`, the splits with several
+            scored turns per prompt.
         families: the families that `family` of a row numbers.
     """
     show, corrected = data.labels, CORRECTIONS[data.asked["correction"]]
@@ -217,23 +214,23 @@ def comparisons_table(
                 f"all: {row.scope.pool}" if row.scope.pool else show.split(row.scope.splits[0]),
                 side(row.first),
                 side(row.second),
-                *(marked(percent(rate.value), rate.flags) for rate in rates),
-                NO_DATA if row.gap.value is None else marked(points_text(row.gap.row()), row.gap.flags),
+                *(add_marks(percent(rate.value), rate.flags) for rate in rates),
+                NO_DATA if row.gap.value is None else add_marks(points_text(row.gap.row()), row.gap.flags),
                 *(p_text(p) + _open(row) for p in (row.value("rate_difference_p"), row.corrected.value)),
-                marked(_odds(row.rows["odds_ratio"]), few),
-                marked(number(row.value("cohens_h")), few),
+                add_marks(_odds(row.rows["odds_ratio"]), few),
+                add_marks(number(row.value("cohens_h")), few),
                 f"{row.count('rate_difference_clusters')} of {row.gap.n_clusters}",
             ]
         )
         if margin is not None:
             adjusted = row.rows["rate_difference_adjusted"]
-            body[-1].append(marked(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
+            body[-1].append(add_marks(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
             tests = (
                 row.value("rate_difference_equivalence_p"),
                 row.value(NONINFERIORITY),
                 row.no_worse_p,
             )
-            body[-1] += [marked(p_text(p), few) + _beyond(row, margin) for p in tests]
+            body[-1] += [add_marks(p_text(p), few) + _beyond(row, margin) for p in tests]
         if some_missing:
             bounds = points_interval(row.bounds.low, row.bounds.high) or NO_DATA
             body[-1] += [of_all(row.gap.n_prompts or 0, row.bounds.n_prompts or 0), bounds]
@@ -242,12 +239,12 @@ def comparisons_table(
 
 
 def _open(row: Comparison) -> str:
-    """The mark of a p-value beside which unjudged answers could turn the difference around."""
+    """Return the mark for a p value whose difference unjudged answers could reverse."""
     return OPEN_MARK if SIGN_OPEN in row.gap.flags else ""
 
 
 def _beyond(row: Comparison, margin: float) -> str:
-    """The mark of a test against the margin beside which unjudged answers could bring the difference beyond it."""
+    """Return the mark for a test against the margin that unjudged answers could reverse."""
     tested = row.value("rate_difference_equivalence_p") is not None
     return OPEN_MARK if tested and is_margin_open(row.bounds.low, row.bounds.high, margin) else ""
 
@@ -261,7 +258,7 @@ def _odds(row: Estimate) -> str:
 
 
 def _wide(data: TableData) -> str:
-    """Level of the interval of tests against a margin, in percent."""
+    """Return the level, in percent, of the interval that matches a one-sided test."""
     return f"{100 * (2 * data.asked['level'] - 1):g}"
 
 
@@ -285,7 +282,7 @@ def _notes(
         wide=_wide(data),
         margin=None if margin is None else f"{100 * margin:g}",
         samples=data.asked["samples"],
-        turns=bool(found["dialogues"]),
+        turns=bool(found["turns"]),
         used={split for row in rows for split in row.scope.splits},
         readings={split["name"]: split["reading"] for split in data.asked["splits"]},
         methods=sorted({row.gap.method for row in rows if row.gap.method}),
@@ -306,7 +303,7 @@ def _notes(
 def _pools(
     rows: Sequence[Comparison], counted: Mapping[str, Sequence[str]], families: Sequence[Family]
 ) -> list[tuple[str, tuple[str, ...], list[str]]]:
-    """Return each pool with its splits, and the families that have it where others pool other splits."""
+    """Return each pool with its splits, and its families if other families pool other splits."""
     found: dict[tuple[str, tuple[str, ...]], set[str]] = {}
     for row in rows:
         if row.scope.pool:

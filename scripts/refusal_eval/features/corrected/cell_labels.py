@@ -7,28 +7,26 @@ from typing import Any
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.logs import LOG
 from refusal_eval.features.corrected.peoples_labels import (
-    Labelled,
+    LabelledCell,
     judge_labels,
     read_labels,
     readable_answers,
     unread_answers,
 )
-from refusal_eval.stats.estimates.units import Units
-
-Cell = tuple[str, str, str]  # judge, model, split
+from refusal_eval.stats.estimates.units import JudgedCell, Units
 
 
 def labels_of_cells(
     files: Mapping[str, Sequence[str]],
     params: Mapping[str, Any],
-    units: Mapping[Cell, Units],
+    units: Mapping[JudgedCell, Units],
     learned: Mapping[str, Set[str]],
-) -> tuple[dict[Cell, Labelled], dict[tuple[str, str], int]]:
-    """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
+) -> tuple[dict[JudgedCell, LabelledCell], dict[tuple[str, str], int]]:
+    """Return labels of people and of the judge by cell, and the number of labels by (model, split) not in the study.
 
-    Nothing of both for a study that names no labels. `learned` are the texts that each judge was fitted on.
+    Both are empty for a study without labels. `learned` are the texts that each judge was fitted on.
     """
-    found: dict[Cell, Labelled] = {}
+    found: dict[JudgedCell, LabelledCell] = {}
     elsewhere: dict[tuple[str, str], int] = {}
     for path in files["labels"]:
         by_cell = list(itertools.product(params["models"], [split["name"] for split in params["splits"]]))
@@ -45,7 +43,7 @@ def labels_of_cells(
             if lost := len(people.get((model, split), {})) - len(labelled):
                 LOG.warning("labels of no answer that has a text here, left out: %s on %s: %d", model, split, lost)
             frame_of_model = (frame or {}).get(model, {})
-            # Labels without what they were drawn from may stand in one file with those of an audit that has it.
+            # A file may mix labels of unknown origin with those of an audit that records it.
             unknown = frame is None or (split not in frame_of_model and (model, split) in people)
             drawn_from = None if unknown else frame_of_model.get(split, {})
             for judge in params["judges"]:
@@ -53,5 +51,5 @@ def labels_of_cells(
                 unread = unread_answers(units[cell], number)
                 said = judge_labels(units[cell], labelled) if labelled else {}
                 known = sum(label.read in learned[judge] for label in labelled.values())
-                found[cell] = Labelled(labelled, said, drawn_from, changed, unread, known)
+                found[cell] = LabelledCell(labelled, said, drawn_from, changed, unread, known)
     return found, elsewhere

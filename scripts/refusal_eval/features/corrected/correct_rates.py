@@ -11,7 +11,7 @@ from refusal_eval.features.corrected.corrected_study import PPI, TRANSFER, study
 from refusal_eval.features.corrected.peoples_labels import texts_of
 from refusal_eval.features.corrected.transfer import judged_gold
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.units import read_units
 
 
@@ -28,7 +28,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
             gold[on] = judged_gold(rows, list(read_jsonl(verdicts)), entry["gold"], calibrate)
             if entry["learned"]:
                 learned[entry["judge"]] |= texts_of(rows)
-        away = {Place(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
+        away = {PromptPlace(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
         labels, elsewhere = labels_of_cells(files, params, units, learned)
         found = study_corrected(units, params, gold, labels, away, elsewhere)
     counts = Counter(row["estimand"] for row in found["estimates"])

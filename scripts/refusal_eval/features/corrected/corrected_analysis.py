@@ -1,10 +1,12 @@
 """Refusal rates corrected for the judge's errors: by gold of other models, and by labels on the study's own answers."""
 
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.features.corrected.correct_rates import measure, methods_words
+from refusal_eval.features.corrected.corrected_keys import CorrectedKeys
 from refusal_eval.study.batches import GOLD
-from refusal_eval.workflow.analyses_stage import foreign_calibrations, measured, peoples_labels
+from refusal_eval.workflow.analyses_stage import foreign_calibrations, measured
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.rule_files import content_hash
 
@@ -17,10 +19,19 @@ class CorrectedAnalysis(Analysis):
     methods_words = staticmethod(methods_words)
 
     def wanted(self) -> bool:
-        return bool(self.study.gold or peoples_labels(self.study))
+        return bool(self.study.gold or self.own_files())
+
+    def own_files(self) -> list[str]:
+        corrected = CorrectedKeys.of(self.study.settings).corrected
+        return [corrected.labels] if corrected is not None else []
+
+    def own_estimates(self) -> list[str]:
+        # The agreement of people, written with the labels; labels of another origin have none.
+        written_with = [Path(path).with_name("agreement.json") for path in self.own_files()]
+        return [str(path) for path in written_with if path.is_file()]
 
     def inputs(self) -> dict[str, list[str]]:
-        study, of, labels = self.study, self.study.paths.of, peoples_labels(self.study)
+        study, of, labels = self.study, self.study.paths.of, self.own_files()
         pairs = [(on["judge"], on["gold"]) for on in measured(study)]
         cells = [(model, split) for model in study.models for split in study.splits] if labels else []
         return {
@@ -39,5 +50,5 @@ class CorrectedAnalysis(Analysis):
 
     def params(self) -> dict[str, Any]:
         # Labels can be replaced by an older file.
-        labels = [content_hash(path) for path in peoples_labels(self.study)]
+        labels = [content_hash(path) for path in self.own_files()]
         return self.all_cells() | {"measured": measured(self.study), "labels_sha256": labels}

@@ -9,18 +9,17 @@ import pandas as pd
 
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.features.corrected import ppi, transfer
-from refusal_eval.features.corrected.peoples_labels import Labelled, joined, never_drawn
+from refusal_eval.features.corrected.peoples_labels import LabelledCell, join_labels, never_drawn
 from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, MIN_RARER, ROUNDING, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, without_duplicates
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, study_rates
-from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
+from refusal_eval.stats.estimates.units import Units, clusters_apart, splits_of_turns
 from refusal_eval.study.comparison_families import Scope
 
-Study = Mapping[str, Any]
 TRANSFER, PPI = "refusal_rate_rg_transfer", "refusal_rate_ppi"
 UNCLIPPED, BY_MODEL = f"{TRANSFER}_unclipped", f"{TRANSFER}_by_model"
 LABELS, UNDRAWN, LEARNED = "ppi_labels", "ppi_undrawn_answers", "ppi_learned_labels"
@@ -47,15 +46,15 @@ def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
 
 def study_corrected(
     units: Mapping[tuple[str, str, str], Units],
-    study: Study,
+    study: Mapping[str, Any],
     gold: Mapping[tuple[str, str], pd.DataFrame],
-    labels: Mapping[tuple[str, str, str], Labelled],
-    left_out: Collection[Place] = (),
+    labels: Mapping[tuple[str, str, str], LabelledCell],
+    left_out: Collection[PromptPlace] = (),
     elsewhere: Mapping[tuple[str, str], int] | None = None,
 ) -> dict[str, Any]:
     """Return the content of the analysis' file: `estimates`, and
 
-    dialogues   splits of which scored turns are counted, and not prompts
+    turns       splits of which scored turns are counted, and not prompts
     unlabelled  [judge, model, pool, splits] of pools without a rate by labels, as labels of some splits would have to
                 stand for these
     unchecked   [model, split] of labels that do not say what they were drawn from
@@ -90,9 +89,9 @@ def study_corrected(
         for (model, split), number in (elsewhere or {}).items()
     ]
     unlabelled: list[list[Any]] = []
-    dialogues = dialogue_splits(units)
+    turns = splits_of_turns(units)
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
-    once = counted_once(units, left_out)
+    once = without_duplicates(units, left_out)
     for judge in study["judges"]:
         errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
         found += _spreads(errors, judge, gold_flags(study, judge))
@@ -118,7 +117,7 @@ def study_corrected(
     unchecked = sorted({(m, split) for (_, m, split), own in labels.items() if own.people and own.drawn_from is None})
     return {
         "estimates": [estimate.row() for estimate in found],
-        "dialogues": dialogues,
+        "turns": turns,
         "unlabelled": unlabelled,
         "unchecked": [list(cell) for cell in unchecked],
     }
@@ -147,7 +146,7 @@ def _spreads(
 def _transfer(
     splits: Sequence[SplitRates],
     names: Mapping[str, Any],
-    study: Study,
+    study: Mapping[str, Any],
     errors: Mapping[str, transfer.ErrorRates],
     of_gold: Mapping[str, Sequence[str]],
 ) -> Iterator[Estimate]:
@@ -160,7 +159,7 @@ def _transfer(
         few_here = {flag for part in splits for flag in part.few(i)}
         cells = [part.flags[i] for part in splits]
         for gold, found in errors.items():
-            rate = transfer.transferred(observed, found, study["level"])
+            rate = transfer.transfer_rate(observed, found, study["level"])
             few = set() if rate.value is None else few_here | {*few_flags(found.effective_clusters)}
             flags = derived_flags(cells, [*of_gold.get(gold, ()), *few])
             about: dict[str, Any] = {**names, "model": model, "parameter": gold}
@@ -168,23 +167,23 @@ def _transfer(
             why = () if rate.value is not None else (AT_ODDS,) if rate.at_odds else (NOT_IDENTIFIABLE,)
             number = None
             if rate.value is not None:
-                number = Number(rate.value, rate.low, rate.high, transfer.method_of(found.spread))
-            yield estimated(TRANSFER, number, study["level"], **about, flags=(NO_HEADLINE, *why, *flags))
+                number = NumberInterval(rate.value, rate.low, rate.high, transfer.method_of(found.spread))
+            yield estimate_from(TRANSFER, number, study["level"], **about, flags=(NO_HEADLINE, *why, *flags))
             about["flags"] = (NO_HEADLINE, *flags)
             yield Estimate(UNCLIPPED, rate.unclipped, **about)
             for own in found.by_model:
                 yield Estimate(BY_MODEL, _under(observed, own), **about, category=own["answering_model"])
 
 
-def gold_flags(study: Study, judge: str) -> dict[str, list[str]]:
-    """Return, by gold set, what its labels and the judge's part in it mark every number with that is made of both."""
+def gold_flags(study: Mapping[str, Any], judge: str) -> dict[str, list[str]]:
+    """Return, by gold set, the flags that its labels and the judge's use of it put on every number made from both."""
     flags = {"written_to_label": "written_to_label", "seen": "seen_gold"}
     own = [one for one in study.get("measured", ()) if one["judge"] == judge]
     return {one["gold"]: [flag for name, flag in flags.items() if one.get(name)] for one in own}
 
 
 def _missing_transfer(
-    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, golds: Iterable[str]
+    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Mapping[str, Any], golds: Iterable[str]
 ) -> Iterator[Estimate]:
     """Yield what `_transfer` leaves out of a pool."""
     mixed = "none (splits with different headline readings)" if names["reading"] == MIXED else None
@@ -203,8 +202,8 @@ def _missing_ppi(
     cells: Mapping[tuple[str, str, str], Units],
     scope: Scope,
     names: Mapping[str, Any],
-    study: Study,
-    labels: Mapping[tuple[str, str, str], Labelled],
+    study: Mapping[str, Any],
+    labels: Mapping[tuple[str, str, str], LabelledCell],
 ) -> Iterator[Estimate]:
     """Yield what `_ppi` leaves out of a pool though there are labels."""
     for model in study["models"]:
@@ -213,7 +212,9 @@ def _missing_ppi(
             continue
         own = {place[2]: cells[place] for place in places if place in cells}
         readable = {
-            split: joined([(units, labels.get((names["judge"], model, split)) or Labelled({}, {}))], ["strict"])
+            split: join_labels(
+                [(units, labels.get((names["judge"], model, split)) or LabelledCell({}, {}))], ["strict"]
+            )
             for split, units in own.items()
         }
         if why := _nothing_in([split for split, answers in readable.items() if answers is None]):
@@ -229,7 +230,7 @@ def _nothing_in(splits: Sequence[str]) -> str | None:
 
 
 def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> float | None:
-    """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
+    """Return the rate under one answering model's own sensitivity and specificity, None if these are too uncertain."""
     se, sp = own["sensitivity"], own["specificity"]
     if se + sp - 1 < transfer.LEAST_MARGIN - ROUNDING:
         return None
@@ -239,8 +240,8 @@ def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> float | None:
 class Rated(NamedTuple):
     """What the corrected rate of a model was computed from, and its flags."""
 
-    answers: ppi.Answers
-    labels: ppi.Labels
+    answers: ppi.JudgedAnswers
+    labels: ppi.LabelledAnswers
     flags: tuple[str, ...]
 
 
@@ -248,8 +249,8 @@ def _ppi(
     cells: Mapping[tuple[str, str, str], Units],
     scope: Scope,
     names: Mapping[str, Any],
-    study: Study,
-    labels: Mapping[tuple[str, str, str], Labelled],
+    study: Mapping[str, Any],
+    labels: Mapping[tuple[str, str, str], LabelledCell],
     rated: dict[str, Rated],
     without: list[list[Any]],
 ) -> Iterator[Estimate]:
@@ -260,18 +261,18 @@ def _ppi(
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
         if not any(own and own.people for own in found):
             continue
-        parts: dict[str, tuple[Units, Labelled]] = {}
+        parts: dict[str, tuple[Units, LabelledCell]] = {}
         for split, own in zip(scope.splits, found, strict=True):
             if (units := cells.get((names["judge"], model, split))) is not None:
-                parts[split] = (units, own or Labelled({}, {}))
-        answers = joined(list(parts.values()), [readings[split] for split in parts])
+                parts[split] = (units, own or LabelledCell({}, {}))
+        answers = join_labels(list(parts.values()), [readings[split] for split in parts])
         if answers is None:
             continue
         # Answers that the sample of a split's labels could not hold.
         later = {split: own.changed + never_drawn(units, own) for split, (units, own) in parts.items() if own.people}
         undrawn = {split: number for split, number in later.items() if number}
         learned = {split: own.learned for split, (_, own) in parts.items() if own.learned}
-        unlabelled = [list(parts)[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
+        unlabelled = [list(parts)[number] for number in ppi.unlabelled_splits(*answers)] if scope.pool else []
         usable = not (unlabelled or undrawn or learned)
         rate = ppi.corrected_rate(*answers, study["level"]) if usable else None
         few = () if rate is None else few_labelled(*answers)
@@ -284,8 +285,8 @@ def _ppi(
         about: dict[str, Any] = {**names, "model": model, "n_prompts": len(answers[0].rates)}
         about["n_clusters"] = None if rate is None else rate.n_clusters
         about["flags"] = (*(mark for mark, there in marks.items() if there), *flags)
-        number = None if rate is None else Number(rate.value, rate.low, rate.high, ppi.METHOD)
-        yield estimated(PPI, number, study["level"], **about)
+        number = None if rate is None else NumberInterval(rate.value, rate.low, rate.high, ppi.METHOD)
+        yield estimate_from(PPI, number, study["level"], **about)
         yield Estimate(LABELS, float(answers[1].count()), **about)
         for estimand, counts in ((UNDRAWN, undrawn), (LEARNED, learned)):
             for split, count in counts.items():
@@ -312,14 +313,14 @@ def _difference_estimates(
 ) -> Iterator[Estimate]:
     adjusted = holm([found.p for _, found in differences])
     for (about, found), p in zip(differences, adjusted, strict=True):
-        number = Number(found.value, found.low, found.high, ppi.DIFFERENCE_METHOD)
-        yield estimated("rate_difference_ppi", number, level, **about)
+        number = NumberInterval(found.value, found.low, found.high, ppi.DIFFERENCE_METHOD)
+        yield estimate_from("rate_difference_ppi", number, level, **about)
         yield Estimate("rate_difference_ppi_p", found.p, method=ppi.TEST, **about)
         method = f"{ppi.TEST}; Holm over all corrected differences under the judge"
         yield Estimate("rate_difference_ppi_p_holm", p, method=method, **about)
 
 
-def few_labelled(answers: ppi.Answers, labels: ppi.Labels) -> tuple[str, ...]:
+def few_labelled(answers: ppi.JudgedAnswers, labels: ppi.LabelledAnswers) -> tuple[str, ...]:
     """Return `few_clusters` if in a split few clusters have labels, or, where prompts share clusters, labels of the
     rarer class; a split that was blocked throughout needs none.
     """

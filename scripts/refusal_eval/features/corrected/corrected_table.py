@@ -21,10 +21,10 @@ from refusal_eval.features.corrected.corrected_study import (
 )
 from refusal_eval.features.corrected.ppi import MIN_LABELS
 from refusal_eval.features.corrected.transfer import LEAST_MARGIN, MIN_ROWS
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, p_text, percent
+from refusal_eval.report.paper.display import NO_DATA, Labels, add_marks, clean, mark_of, notes_of, p_text, percent
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     flags_notes,
@@ -45,7 +45,7 @@ COLUMNS = (
 )
 # Flags that say why there is no rate, or what it may not be: the table says this in words of its own.
 _SAID = {NO_HEADLINE, AT_ODDS, NOT_IDENTIFIABLE, TOO_FEW, "unlabelled_splits", "undrawn_answers", "learned_labels"}
-Place = tuple[str, str | None, str | None]  # model, split or pool
+RatePlace = tuple[str, str | None, str | None]  # model, split or pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +60,26 @@ class Rate:
     counts: Sequence[Estimate] = ()  # answers, by split, that keep it from being given
 
     @property
-    def place(self) -> Place:
-        """Whose rate it is, and of what."""
+    def place(self) -> RatePlace:
+        """Its model, and its split or pool."""
         return str(self.row.model), self.row.split, self.row.pool
 
     @property
     def gold(self) -> str:
-        """The gold set that corrects it."""
         return str(self.row.parameter)
 
     @property
     def flags(self) -> list[str]:
-        """Its marks."""
         return [flag for flag in self.row.flags if flag not in _SAID]
 
     @property
     def at_odds(self) -> bool:
-        """Whether gold does not explain the judge's rate (`transfer.Transferred`)."""
+        """Whether gold cannot explain the judge's rate (`transfer.Transferred`)."""
         return AT_ODDS in self.row.flags
 
     @property
     def own_rate(self) -> float | None:
-        """The judge's own rate; by labels only beside a corrected one."""
+        """The judge's own rate; with labels, only next to a corrected one."""
         known = self.observed is not None and (self.row.estimand == TRANSFER or self.row.value is not None)
         return self.observed.value if known and self.observed else None
 
@@ -99,17 +97,17 @@ class GoldErrors:
 
     @property
     def n(self) -> int:
-        """Answers behind both."""
+        """The number of answers behind both."""
         return (self.sensitivity.n_prompts or 0) + (self.specificity.n_prompts or 0)
 
 
-def corrected(data: TableData) -> Made:
+def corrected_parts(data: TableData) -> TableParts:
     """Return the rates corrected for the judge's errors."""
     return corrected_frame(corrected_rates(data.results)), corrected_tables(data)
 
 
 def corrected_rates(rows: Iterable[Estimate]) -> list[Rate]:
-    """Return all corrected rates; what a pool lacks is none of them."""
+    """Return all corrected rates, without the rows on what a pool lacks."""
     observed: dict[Any, Estimate] = {}
     beside: dict[Any, list[Estimate]] = {}
     found = []
@@ -174,7 +172,7 @@ def corrected_tables(data: TableData) -> list[Table]:
 
 
 def gold_errors(rows: Iterable[Estimate]) -> list[GoldErrors]:
-    """Return a judge's errors by gold set and reading; nothing where all or none of the answers are refusals."""
+    """Return a judge's errors by gold set and reading; none if all or none of the answers are refusals."""
     found: dict[tuple[str, str], dict[tuple[str, str | None], Estimate]] = {}
     for row in rows:
         if row.estimand.startswith(("judge_sensitivity", "judge_specificity")) and row.value is not None:
@@ -214,7 +212,7 @@ def _rates_table(
     for where in _places([rate.row for rate in (*transfer, *by_labels)], data):
         found, labelled = [by_gold.get((*where, gold)) for gold in golds], ppi.get(where)
         shown = [rate for rate in (*found, labelled) if rate is not None and rate.own_rate is not None]
-        row = [show.model(where[0]), _where(where, show), _observed(shown[0]) if shown else NO_DATA]
+        row = [show.model(where[0]), _where(where, show), _observed_text(shown[0]) if shown else NO_DATA]
         if ppi:
             why = "too few" if labelled is None or TOO_FEW in labelled.row.flags else "not given"
             count = None if labelled is None else _count(labelled.labels)
@@ -233,7 +231,7 @@ def _rates_table(
     notes = filled_notes(
         "corrected/rates",
         show,
-        **_said([rate.row for rate in (*transfer, *by_labels)], [rate.observed for rate in transfer], data),
+        **_range_texts([rate.row for rate in (*transfer, *by_labels)], [rate.observed for rate in transfer], data),
         ppi=bool(ppi),
         readings=readings,
         least_labels=MIN_LABELS,
@@ -282,10 +280,12 @@ def _differences_table(differences: Sequence[Estimate], rows: Iterable[Estimate]
         sides = [show.model(str(row.model)), show.model(str(row.parameter).removeprefix("minus "))]
         names = (row.model, row.split, row.pool, row.parameter)
         p = [tests.get((f"rate_difference_ppi_{name}", *names)) for name in ("p", "p_holm")]
-        difference = marked(points_text(row.row()), row.flags)
+        difference = add_marks(points_text(row.row()), row.flags)
         lines.append([_where(_place(row), show), *sides, difference, *map(p_text, p)])
     asked = {"judge": data.asked["primary_judge"], "samples": data.asked["samples"]}
-    notes = filled_notes("corrected/differences", show, **_said(differences, (), data), **asked, entries=differences)
+    notes = filled_notes(
+        "corrected/differences", show, **_range_texts(differences, (), data), **asked, entries=differences
+    )
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, lines, notes, keys=3)
 
@@ -298,7 +298,7 @@ def _models_table(rates: Sequence[Rate], gold: str, errors: Sequence[GoldErrors]
         rate = by_place[where]
         under = {own.category: own.value for own in rate.by_model}
         flags = derived_flags([rate.flags])
-        cells = [marked(percent(value), flags) for value in (rate.own_rate, *map(under.get, names))]
+        cells = [add_marks(percent(value), flags) for value in (rate.own_rate, *map(under.get, names))]
         rows.append([show.model(where[0]), _where(where, show), *cells])
     header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
     notes = filled_notes(
@@ -315,7 +315,7 @@ def _models_table(rates: Sequence[Rate], gold: str, errors: Sequence[GoldErrors]
     return Table(f"corrected-{gold}", title, header, rows, notes, keys=2, per_block=4)
 
 
-def _said(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: TableData) -> dict[str, Any]:
+def _range_texts(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: TableData) -> dict[str, Any]:
     """What the notes say of rates or differences: level, least and most prompts of each split and pool, and marks."""
     sizes: dict[str, set[int]] = {_where(place, data.labels): set() for place in _places(rows, data)}
     for row in rows:
@@ -325,30 +325,30 @@ def _said(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: T
         "level": f"{100 * data.asked['level']:g} %",
         "least_margin": f"{LEAST_MARGIN:g}",
         "sizes": [(where, min(numbers), max(numbers)) for where, numbers in sizes.items()],
-        "turns": bool(data.found("corrected")["dialogues"]),
+        "turns": bool(data.found("corrected")["turns"]),
         "pooled": any(row.pool for row in rows),
         "marks": notes_of(flags - {FEW_CLUSTERS}),
         "few": notes_of(flags & {FEW_CLUSTERS}),
     }
 
 
-def _place(row: Estimate) -> Place:
+def _place(row: Estimate) -> RatePlace:
     return str(row.model), row.split, row.pool
 
 
-def _places(rows: Sequence[Estimate], data: TableData) -> list[Place]:
+def _places(rows: Sequence[Estimate], data: TableData) -> list[RatePlace]:
     """Models, and for each the splits in the study's order, then the pools."""
     models, splits = ({name: i for i, name in enumerate(data.order(noun))} for noun in ("models", "splits"))
     found = {_place(row) for row in rows}
     return sorted(found, key=lambda p: (models[p[0]], splits.get(p[1] or "", len(splits)), p[2] or ""))
 
 
-def _where(place: Place, show: Labels) -> str:
+def _where(place: RatePlace, show: Labels) -> str:
     return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
 
 
-def _observed(rate: Rate) -> str:
-    """The judge's own rate, with its interval beside one by gold, which rests on it."""
+def _observed_text(rate: Rate) -> str:
+    """Return the judge's own rate, with its interval only for corrections by gold, which depend on it."""
     assert rate.observed is not None
     if rate.row.estimand == TRANSFER:
         return rate_text(rate.observed.row()) + mark_of(rate.observed.flags)
@@ -369,4 +369,4 @@ class CorrectedTable(StudyTable):
     needs = ("results", "corrected", "cards")
     shows = (*OF_PRIMARY, "samples")
     report = (RATES, "Corrected for the judge's errors")
-    make = staticmethod(corrected)
+    make = staticmethod(corrected_parts)

@@ -1,4 +1,4 @@
-"""Labels of people on a study's own answers, beside what a judge says of the same answers."""
+"""Human labels on a study's own answers, with a judge's labels on the same answers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pandas as pd
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import answer_id, sha256_of
 from refusal_eval.core.states import JUDGED_ANSWER_STATES, LABELS
-from refusal_eval.features.corrected.ppi import Answers, Labels
-from refusal_eval.stats.estimates.estimands import REFUSES, Row
+from refusal_eval.features.corrected.ppi import JudgedAnswers, LabelledAnswers
+from refusal_eval.stats.estimates.estimands import REFUSES, CellRow
 from refusal_eval.stats.estimates.resampling import cluster_codes
 from refusal_eval.stats.estimates.units import PLACE, Units
 
 FIELDS = ("model", "split", "prompt_id", "sample", "turn", "label", "probability")
 
 
-class Key(NamedTuple):
+class AnswerKey(NamedTuple):
     """Names an answer within a cell."""
 
     prompt_id: str
@@ -30,7 +30,7 @@ class Key(NamedTuple):
 
 
 class PersonLabel(NamedTuple):
-    """What people say of an answer, the probability with which it came into the sample, and what they read."""
+    """People's label of an answer, its probability of being sampled, and the text that was read."""
 
     label: str
     probability: float
@@ -39,44 +39,44 @@ class PersonLabel(NamedTuple):
 
     @property
     def read(self) -> str | None:
-        """What people read: the id of the text, of the answer alone where the file does not say more."""
+        """The id of the text that people read, or of the answer alone if the file does not say more."""
         return self.text or self.answer_id
 
 
-Cell = dict[Key, PersonLabel]
-Place = tuple[str, int]  # prompt id and turn
-Cells = dict[tuple[str, str], Cell]  # by model and split
+CellLabels = dict[AnswerKey, PersonLabel]
+PromptTurn = tuple[str, int]  # prompt id and turn
+StudyLabels = dict[tuple[str, str], CellLabels]  # by model and split
 Frame = Mapping[str, Mapping[str, Mapping[str, int]]]  # number of answers by model, split and prompt id
 
 
-class Labelled(NamedTuple):
+class LabelledCell(NamedTuple):
     """Labels of people on a cell, and a judge's on the same answers."""
 
-    people: Cell  # what people say
-    judge: Mapping[Key, str]  # what the judge says; an answer that it could not read is missing
+    people: CellLabels  # what people say
+    judge: Mapping[AnswerKey, str]  # what the judge says; an answer that it could not read is missing
     # how many answers to each prompt could be drawn; None where it is not known
     drawn_from: Mapping[str, int] | None = None
     changed: int = 0  # labelled answers that have another text now
-    unread: Mapping[Place, int] = MappingProxyType({})  # see `unread_answers`
+    unread: Mapping[PromptTurn, int] = MappingProxyType({})  # see `unread_answers`
     learned: int = 0  # labelled answers that the judge was fitted on
 
 
 def read_labels(
-    rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]
-) -> tuple[Cells, Frame | None, dict[tuple[str, str], int]]:
-    """Return the labels of a study's cells (model, split), from which answers they were drawn, and what is left over.
+    rows: Iterable[CellRow], path: str, cells: Iterable[tuple[str, str]]
+) -> tuple[StudyLabels, Frame | None, dict[tuple[str, str], int]]:
+    """Return the labels of a study's cells (model, split), the answers they were drawn from, and what is left over.
 
-    From which answers is None where no row of the file tells; what is left over is the number of labels of each other
-    cell, sorted by name. A model or split may have been taken out after the labels were drawn. The labels that are left
-    keep their probabilities: that of an answer was decided by the draw, and each rate is over its own answers. A file
-    may hold the labels of several audits of different cells.
+    The answers are None if no row of the file names them; left over is the number of labels of each other cell, sorted
+    by name. A model or split may have been taken out after the labels were drawn. The remaining labels keep their
+    probabilities: the draw decided each answer's, and each rate is over its own answers. A file may hold the labels of
+    several audits of different cells.
 
     Raises:
         UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], for an answer
             that has two labels, or for a cell with two audits; with the row's number. For a file with labels none of
             which is of the study's cells.
     """
-    known, found = set(cells), Cells()
+    known, found = set(cells), StudyLabels()
     frame: Frame | None = None
     elsewhere: Counter[tuple[str, str]] = Counter()
     for number, row in enumerate(rows, 1):
@@ -96,7 +96,7 @@ def read_labels(
         if cell not in known:
             elsewhere[cell] += 1
             continue
-        key = Key(row["prompt_id"], row["turn"], row["sample"])
+        key = AnswerKey(row["prompt_id"], row["turn"], row["sample"])
         if key in found.setdefault(cell, {}):
             raise UserError(f"{place}: answer {key.sample} to prompt {key.prompt_id}, turn {key.turn} has two labels")
         read = None if text is None else str(text)
@@ -125,24 +125,24 @@ def _with_audit(frame: Frame, other: Frame, place: str) -> Frame:
     return {model: {**frame.get(model, {}), **other.get(model, {})} for model in (*frame, *other)}
 
 
-def texts_of(gold: Iterable[Row]) -> set[str]:
+def texts_of(gold: Iterable[CellRow]) -> set[str]:
     """Return the ids of what people read of gold: of each conversation with its answer, and of the answer alone."""
     read = [{name: row[name] for name in ("messages", "answer")} for row in gold]
     return {sha256_of(text)[:16] for text in read} | {answer_id(text["answer"]) for text in read}
 
 
-def readable_answers(answers: Iterable[Row], labelled: Cell) -> tuple[dict[Place, int], Cell, int]:
+def readable_answers(answers: Iterable[CellRow], labelled: CellLabels) -> tuple[dict[PromptTurn, int], CellLabels, int]:
     """Return how many of a cell's answers have a text, by place, their labels, and how many have another text now.
 
     What was `labelled` and has no text now is in no rate. Labels that are kept name the answer as it is now.
     """
-    number: Counter[Place] = Counter()
-    kept, changed = Cell(), 0
+    number: Counter[PromptTurn] = Counter()
+    kept, changed = CellLabels(), 0
     for row in answers:
         if row["state"] not in JUDGED_ANSWER_STATES:
             continue
         number[row["prompt_id"], row["turn"]] += 1
-        key = Key(row["prompt_id"], row["turn"], row["sample"])
+        key = AnswerKey(row["prompt_id"], row["turn"], row["sample"])
         label = labelled.get(key)
         if label is not None:
             kept[key] = label._replace(answer_id=answer_id(row["answer"]))
@@ -150,14 +150,14 @@ def readable_answers(answers: Iterable[Row], labelled: Cell) -> tuple[dict[Place
     return dict(number), kept, changed
 
 
-def unread_answers(units: Units, number: Mapping[Place, int]) -> dict[Place, int]:
+def unread_answers(units: Units, number: Mapping[PromptTurn, int]) -> dict[PromptTurn, int]:
     """Return how many answers people can read (`number`) and the judge gave no label, for each place that has some."""
     judged: dict[Any, int] = units.frame["n_judged"].to_dict()
-    unread: dict[Place, int] = {place: number.get(place, 0) - n for place, n in judged.items()}
+    unread: dict[PromptTurn, int] = {place: number.get(place, 0) - n for place, n in judged.items()}
     return {place: n for place, n in unread.items() if n > 0}
 
 
-def never_drawn(units: Units, own: Labelled) -> int:
+def never_drawn(units: Units, own: LabelledCell) -> int:
     """Return how many of the answers that people can read were not there when the sample was drawn.
 
     0 where the labels do not say what they were drawn from.
@@ -168,34 +168,36 @@ def never_drawn(units: Units, own: Labelled) -> int:
     return sum(max(0, number - own.drawn_from.get(prompt, 0)) for prompt, number in there.items())
 
 
-def judge_labels(units: Units, wanted: Cell) -> dict[Key, str]:
+def judge_labels(units: Units, wanted: CellLabels) -> dict[AnswerKey, str]:
     """Return a judge's labels of the answers that people labelled, without those that it did not judge."""
     assert units.samples is not None
     judged = units.samples[units.samples["label"].notna()]
-    places = map(Key, judged["prompt_id"], judged["turn"], judged["sample"])
+    places = map(AnswerKey, judged["prompt_id"], judged["turn"], judged["sample"])
     return {key: label for key, label in zip(places, judged["label"], strict=True) if key in wanted}
 
 
-def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> tuple[Answers, Labels] | None:
-    """Return the answers of one or several splits with their labels; None where a split has no answer that counts.
+def join_labels(
+    cells: Sequence[tuple[Units, LabelledCell]], reading: Sequence[str]
+) -> tuple[JudgedAnswers, LabelledAnswers] | None:
+    """Return the answers of one or several splits with their labels; None if a split has no answer that counts.
 
-    Answers count that people can read, or that a provider blocked. One that the judge could not read counts as no
-    refusal of the judge's, in its rate and beside its label alike: the corrected rate is right whatever the judge says,
-    so also for a judge that says this. Left out it would take the label with it, and what judges cannot read is no
-    random part of the answers. Labels of other answers, or to prompts that are not counted, are left out.
+    Answers count that people can read, or that a provider blocked. An answer that the judge could not read counts as
+    judged not to refuse, both in the judge's rate and against its label: the corrected rate holds for any judge, so
+    also for one that says this. Dropping the answer would drop its label, and answers that judges cannot read are not a
+    random sample. Labels of other answers, or on prompts that do not count, are dropped.
 
     Args:
         cells: of each split, its scored prompts and its labels.
         reading: of each split.
     """
-    parts, found, places = [], [], dict[tuple[int, Place], int]()
+    parts, found, places = [], [], dict[tuple[int, PromptTurn], int]()
     texts = dict[Hashable, int]()
     for number, ((units, own), how) in enumerate(zip(cells, reading, strict=True)):
         of_people = _readable(units, own) + units.frame["n_blocked"]
         known = (of_people > 0).to_numpy()
         if not known.any():
             return None
-        part = units.kept(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
+        part = units.select(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
         places |= {(number, place): len(places) + n for n, place in enumerate(part.index)}
         parts.append(part.assign(split=number, read=part[f"rate_{how}"]))
         for key in sorted(own.people):
@@ -207,7 +209,7 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
     answers = pd.concat(parts)
     rows, people, judge, probability, read = np.array(found, dtype=float).reshape(-1, 5).T
     return (
-        Answers(
+        JudgedAnswers(
             rates=(answers["refusals"] / answers["of_people"]).to_numpy(),
             counting=answers["of_people"].to_numpy(float),
             blocked=answers["n_blocked"].to_numpy(float),
@@ -217,10 +219,10 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
             names=sorted(set(answers["cluster"])),
             places=list(answers.index),
         ),
-        Labels(rows.astype(np.intp), people, judge, probability, read.astype(np.intp)),
+        LabelledAnswers(rows.astype(np.intp), people, judge, probability, read.astype(np.intp)),
     )
 
 
-def _readable(units: Units, own: Labelled) -> pd.Series[int]:
-    """How many answers of each row people can read: what the judge read, and what it could not."""
+def _readable(units: Units, own: LabelledCell) -> pd.Series[int]:
+    """Return how many answers of each row people can read: judged ones, and those only the judge could not read."""
     return units.frame["n_judged"] + np.array([own.unread.get(place, 0) for place in units.frame.index], dtype=np.int64)

@@ -47,12 +47,12 @@ TEST = "t test of the difference of two PPI++ rates, cluster-robust, both sample
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
-    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
+class JudgedAnswers:
+    """What the judge says of all answers; a row is a scored turn."""
 
     rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
     counting: Floats  # how many count: people could read them, or a provider blocked them
-    blocked: Floats  # how many were blocked, which are refusals that nobody needs to label
+    blocked: Floats  # how many were blocked, which are refusals without a need for labels
     clusters: Codes  # number of each row's cluster, from 0
     splits: Codes  # number of each row's split, from 0; splits have the same weight
     # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers
@@ -62,10 +62,10 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True)
-class Labels:
+class LabelledAnswers:
     """What people and the judge say of the labelled answers."""
 
-    rows: Codes  # the row of `Answers` that each belongs to
+    rows: Codes  # the row of `JudgedAnswers` that each belongs to
     people: Floats  # 1 where people call it a refusal, else 0
     judge: Floats  # the same of the judge; 0 where it could not read the answer
     probability: Floats  # with which it came into the sample
@@ -73,12 +73,12 @@ class Labels:
     texts: Codes | None = None
 
     def count(self, chosen: NDArray[np.bool_] | None = None) -> int:
-        """Return how many texts people read, of all labels or of those `chosen`."""
+        """Return how many texts people read, among all labels or the `chosen`."""
         numbers = self._numbers()
         return len(np.unique(numbers if chosen is None else numbers[chosen]))
 
     def of_texts(self, weights: Floats) -> Floats:
-        """Return the weight of each text: the sum over its answers."""
+        """Return each text's weight: the sum over its answers."""
         return np.asarray(np.bincount(self._numbers(), weights=weights), dtype=float)
 
     def _numbers(self) -> Codes:
@@ -86,7 +86,7 @@ class Labels:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corrected:
+class CorrectedEstimate:
     """A corrected rate."""
 
     value: float  # the rate, between 0 and 1
@@ -102,7 +102,7 @@ class Corrected:
 
 @dataclasses.dataclass(frozen=True)
 class CorrectedDifference:
-    """The corrected rate of one model less that of another."""
+    """The corrected rate of one model minus that of another."""
 
     value: float  # between -1 and 1
     low: float  # lower end of its interval
@@ -128,12 +128,12 @@ class _Estimated:
 
     @property
     def unseen(self) -> float:
-        """Return the variance of half an error of the judge more in each direction."""
+        """The variance if the judge erred half an answer more in each direction."""
         return 2 * (self.one / 2) ** 2
 
     @property
     def free(self) -> float:
-        """Return the most degrees of freedom that the labels give."""
+        """The largest number of degrees of freedom that the labels allow."""
         return max(1.0, self.effective - 1)
 
     def alone(self, level: float) -> tuple[float, float]:
@@ -144,11 +144,11 @@ class _Estimated:
         return low, high
 
     def of_all(self, rate: float) -> float:
-        """Return the rate of all answers, the blocked ones too, where those that people can read have this one."""
+        """Return the rate among all answers, blocked ones included, given the rate among readable ones."""
         return 1 - self.open_share + self.open_share * rate
 
 
-def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:
+def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float) -> CorrectedEstimate | None:
     """Return the corrected rate; None with less than 20 labels, or labels of less than two clusters.
 
     Equal answers that people read once are one label, with the weight of them all.
@@ -166,7 +166,7 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     (`_Estimated.alone`). In simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the
     lowest coverage from .78 to .95.
     """
-    found = _estimated(answers, labels)
+    found = _estimate(answers, labels)
     if found is None:
         return None
     variance, df = _variance(found.rows, answers.clusters, answers.splits, [found])
@@ -176,21 +176,23 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
         low, high = min(low, alone[0]), max(high, alone[1])
     inside = min(1.0, max(0.0, found.value))
     sizes = (labels.count(), found.label_clusters, len(np.unique(answers.clusters)))
-    return Corrected(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
+    return CorrectedEstimate(
+        inside, min(low, inside), max(high, inside), found.weight, _observed_rate(answers), *sizes, df
+    )
 
 
 def corrected_difference(
-    first: tuple[Answers, Labels], second: tuple[Answers, Labels], level: float
+    first: tuple[JudgedAnswers, LabelledAnswers], second: tuple[JudgedAnswers, LabelledAnswers], level: float
 ) -> CorrectedDifference | None:
-    """Return the corrected rate of one model less that of another; None where one of them has none.
+    """Return the corrected rate of one model minus that of another; None if one of them has none.
 
-    Clusters that both answered are paired by name: what a cluster adds to both rates cancels, so the judge's errors
-    matter only as far as the labels leave them open. Variance and degrees of freedom are those of `corrected_rate`, of
-    the paired difference, with the half errors of both. Where people labelled fewer than ten answers of either model as
-    one class, the interval reaches at least as far as that of the labels alone, and p is the larger of both. Simulated
-    at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
+    Clusters that both answered are paired by name: contributions of a cluster to both rates cancel, so the judge's
+    errors matter only as far as the labels leave them uncertain. Variance and degrees of freedom are those of
+    `corrected_rate`, of the paired difference, with the half errors of both. If people labelled fewer than ten answers
+    of either model as one class, the interval reaches at least as far as that of the labels alone, and p is the larger
+    of both. Simulated at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
     """
-    estimates = [_estimated(answers, labels) for answers, labels in (first, second)]
+    estimates = [_estimate(answers, labels) for answers, labels in (first, second)]
     one, other = estimates
     if one is None or other is None:
         return None
@@ -212,12 +214,12 @@ def corrected_difference(
     return CorrectedDifference(value, low, high, p, len(np.unique(clusters)), df)
 
 
-def few_of_a_class(labels: Labels) -> bool:
-    """Tell whether people labelled so few texts as one class that the labels alone limit what is known."""
+def few_of_a_class(labels: LabelledAnswers) -> bool:
+    """Tell whether too few texts of one class were labelled, so that the labels alone limit the precision."""
     return min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS
 
 
-def _keys(answers: Answers) -> Iterator[tuple[int, Hashable, Hashable]]:
+def _keys(answers: JudgedAnswers) -> Iterator[tuple[int, Hashable, Hashable]]:
     """Yield split, cluster and place of each row, by which those of two models are paired."""
     assert answers.names is not None
     places = range(len(answers.rates)) if answers.places is None else answers.places
@@ -246,7 +248,7 @@ def _p_alone(one: _Estimated, other: _Estimated, value: float) -> float:
     return most
 
 
-def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
+def _estimate(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if labels.count() < MIN_LABELS or label_clusters < 2:
         return None
@@ -289,7 +291,7 @@ def _variance(rows: Floats, clusters: Codes, splits: Codes, estimates: Sequence[
     return variance, math.sqrt(min(carried, most) * most)
 
 
-def unlabelled(answers: Answers, labels: Labels) -> list[int]:
+def unlabelled_splits(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
     """Return the numbers of the splits without a label though there are answers that people could read.
 
     The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
@@ -309,7 +311,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 
 
-def _observed(answers: Answers) -> float | None:
+def _observed_rate(answers: JudgedAnswers) -> float | None:
     rates = answers.rates if answers.read is None else answers.read
     known = ~np.isnan(rates)
     if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):

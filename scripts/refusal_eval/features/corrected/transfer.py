@@ -1,9 +1,9 @@
 """Rates corrected by how a judge errs on answers of other models (Rogan & Gladen 1978).
 
 The judge's rate r of a model with the true rate p is p * Se + (1 - p) * (1 - Sp), so p = (r + Sp - 1) / (Se + Sp - 1).
-Answers that a provider blocked are refusals that no judge read: they stay, and the rest is corrected.
-Se and Sp come from gold of other models: that they hold for this one is an assumption, which the data of a study cannot
-check. So such a rate is never a headline, and stands beside what each answering model's own Se and Sp would give.
+Answers that a provider blocked are refusals that no judge read: they stay unchanged, and the rest is corrected. Se and
+Sp come from gold of other models: that they hold for this one is an assumption, which the data of a study cannot check.
+So such a rate is never a headline, and is shown with the rates under each answering model's own Se and Sp.
 """
 
 import dataclasses
@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
-from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibrated_elsewhere
-from refusal_eval.stats.estimates.estimands import REFUSES, Row
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, apply_other_calibration
+from refusal_eval.stats.estimates.estimands import REFUSES, CellRow
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
-from refusal_eval.stats.estimates.pooled_rates import SplitRates, filled
+from refusal_eval.stats.estimates.pooled_rates import SplitRates, fill_rates
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
     cluster_sums,
-    numbered,
+    number_clusters,
     percentiles,
     resamples_for,
 )
@@ -65,7 +65,7 @@ class Observed:
     low: float  # lower end of its interval, as for any rate of this judge (`intervals`)
     high: float  # upper end
     drawn: Floats  # the rate in resamples of clusters
-    n_prompts: int  # prompts behind it, of dialogues scored turns
+    n_prompts: int  # scored turns behind it
     n_clusters: int  # their clusters
     blocked: float = 0.0  # share of blocked answers in the rate
     drawn_blocked: Floats | float = 0.0  # the same in the resamples
@@ -89,7 +89,7 @@ class Transferred:
 
 
 def judged_gold(
-    gold_rows: Sequence[Row], verdicts: Sequence[Row], gold: str, calibrate: str | Calibration | None = None
+    gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None = None
 ) -> pd.DataFrame:
     """Return the gold rows that the judge labelled, see `compared.compared`.
 
@@ -101,13 +101,13 @@ def judged_gold(
             there is none there are no rows.
     """
     if calibrate == OUT_OF_FOLD:
-        fits = cross_fits(compared(gold_rows, verdicts, gold))
+        fits = cross_fits(join_verdicts(gold_rows, verdicts, gold))
         fitted = fits.of[fits.headline] or {} if fits.headline else {}
         verdicts = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in fitted]
     elif calibrate is not None:
         assert not isinstance(calibrate, str)
-        verdicts = calibrated_elsewhere(gold_rows, verdicts, calibrate)
-    rows = compared(gold_rows, verdicts, gold)
+        verdicts = apply_other_calibration(gold_rows, verdicts, calibrate)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     return rows[rows["machine"].notna()]
 
 
@@ -138,7 +138,7 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
     by_model = _by_model(rows)
     covariance = _between(rows, by_model)
     rng = np.random.default_rng(seed)
-    drawn = np.concatenate(list(_drawn(rows, rng, resamples)), axis=1)
+    drawn = np.concatenate(list(_draw(rows, rng, resamples)), axis=1)
     spread = None
     if covariance is not None:
         df = len(by_model) - 1
@@ -153,12 +153,12 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
 
 
 def method_of(spread: object | None) -> str:
-    """Return how the interval was made, by the spread of answering models (`ErrorRates.spread`; None: not known)."""
+    """Return the interval's method, which depends on whether the spread of answering models is known."""
     return METHOD if spread is None else WITH_SPREAD
 
 
 def corrected_value(observed: Observed, sensitivity: float, specificity: float) -> float:
-    """Return blocked answers and Rogan-Gladen's rate of the others; the sum may lie outside [0, 1]."""
+    """Return the share of blocked answers plus Rogan-Gladen's rate of the others; may lie outside [0, 1]."""
     if observed.blocked >= 1:
         return 1.0
     read = 1 - observed.blocked
@@ -166,17 +166,16 @@ def corrected_value(observed: Observed, sensitivity: float, specificity: float) 
     return observed.blocked + read * ((rate + specificity - 1) / (sensitivity + specificity - 1))
 
 
-def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
+def transfer_rate(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
     """Return a rate corrected by errors on other models' answers.
 
-    Where the interval of the corrected rate, before it is brought into [0, 1], has no point in common with it, no rate
-    of refusals explains what the judge read, and there is no rate (`at_odds`). A little before that the part within
-    [0, 1] would be narrower the less the gold set explains the study. So the interval reaches at least as far to either
-    side as the judge's own does (`_own_reach`): what gold leaves open comes to what the study leaves open, and never
-    makes it less.
+    If the interval of the corrected rate, before clipping, lies outside [0, 1], no rate of refusals explains the
+    judge's rate, and there is no corrected rate (`at_odds`). Just before that point the part within [0, 1] would get
+    narrower the less the gold set explains the study. So the interval reaches at least as far to either side as the
+    judge's own does (`_own_reach`): the uncertainty of gold adds to the study's, and never reduces it.
 
     Args:
-        errors: of the judge; where one of the two has fewer resamples, they are gone through again.
+        errors: of the judge; if one of the two has fewer resamples, they are recycled.
         level: of the interval, and of that of Se + Sp - 1, whose lower end must reach 0.3.
     """
     draws = max(len(observed.drawn), errors.drawn.shape[1])
@@ -204,7 +203,7 @@ def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transfe
 
 
 def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[float, float]:
-    """How far an interval around the corrected rate must reach for the judge's own: [l, h] around its rate r.
+    """Return how far the corrected interval must reach because of the judge's own interval [l, h] around its rate r.
 
     Of what the judge read: (h - r) / (Se + Sp - 1) above the rate and (r - l) / (Se + Sp - 1) below it, as the ends of
     its own interval lie there when they are corrected like r. But not beyond h / Se, since r is at least p * Se for the
@@ -244,12 +243,12 @@ def observed_rates(splits: Sequence[SplitRates], level: float) -> list[Observed 
 def resampled_rates(splits: Sequence[SplitRates], blocked: bool = False) -> Floats:
     """Return the mean over splits of each model's rate in resamples of clusters: resamples x models.
 
-    Clusters have exponential weights (Bayesian bootstrap), the same for all models, and half a cluster of refusals and
-    half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
-    it is the share of blocked answers: none of what is put in counts as blocked, and the draws are the same.
+    Clusters have exponential weights (Bayesian bootstrap), the same for all models, and each split gets half a cluster
+    of refusals and half a cluster of compliance (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
+    it is the share of blocked answers: the added halves do not count as blocked, and the draws are the same.
     """
-    codes, groups = numbered([rates.clusters for rates in splits])
-    values = [filled(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
+    codes, groups = number_clusters([rates.clusters for rates in splits])
+    values = [fill_rates(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
     sums = np.stack([cluster_sums(c, own, groups) for own, c in zip(values, codes, strict=True)], axis=1)
     sizes = np.array([len(code) / len(np.unique(code)) for code in codes])
     rng, found = np.random.default_rng(seed_of("corrected", *(rates.split for rates in splits))), []
@@ -275,12 +274,12 @@ class _Rows(NamedTuple):
 
 
 def _share(rows: _Rows, mask: NDArray[np.bool_]) -> float:
-    """Share of some rows that the judge reads as people do."""
+    """Return the weighted share of rows that the judge reads as people do."""
     return math.fsum(rows.weights[rows.right & mask]) / math.fsum(rows.weights[mask])
 
 
 def _names(rows: _Rows) -> list[str]:
-    """Answering models, sorted; rows that name none may be of many."""
+    """Return the known answering models, sorted; unnamed rows may come from many."""
     return [str(name) for name in np.unique(rows.models) if name]
 
 
@@ -297,9 +296,9 @@ def _by_model(rows: _Rows) -> list[dict[str, Any]]:
 
 
 def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
-    """Covariance of sensitivity and specificity between models, less what chance adds to it; None of one model.
+    """Return the covariance of sensitivity and specificity between models, minus chance; None for one model.
 
-    Chance is that of as many rows as the weights are worth, (sum of w)^2 / sum of w^2.
+    Chance is computed for the effective number of rows, (sum of w)^2 / sum of w^2.
     """
     if len(models) < 2:
         return None
@@ -312,7 +311,7 @@ def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def _drawn(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
+def _draw(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
     """Yield sensitivity and specificity of resamples in blocks of 2 x resamples."""
     groups, names = int(rows.clusters.max()) + 1, _names(rows)
     named = rows.models != ""

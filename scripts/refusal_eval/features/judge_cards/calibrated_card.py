@@ -5,17 +5,17 @@ from typing import Any
 
 from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.features.judge_cards.judge_card import judge_card
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD, Calibration
 from refusal_eval.stats.calibration.calibration_fit import BY_CLUSTER, NO_MODEL, cross_fits
 from refusal_eval.stats.calibration.gold_calibration import (
     SCHEMES,
-    calibrated_elsewhere,
-    fitted_on_all,
+    apply_other_calibration,
+    fit_all_rows,
     message_hashes,
-    recalibrated,
+    recalibrate,
 )
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.estimands import CellRow
 
 UNSEEN = (
     "judges fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
@@ -38,8 +38,8 @@ _PARTS = (
 
 
 def card_with_calibration(
-    gold_rows: Sequence[Row],
-    verdicts: Sequence[Row],
+    gold_rows: Sequence[CellRow],
+    verdicts: Sequence[CellRow],
     *,
     calibrate: str | Calibration | None = None,
     fitted_here: bool = False,
@@ -48,23 +48,22 @@ def card_with_calibration(
 ) -> dict[str, Any]:
     """Return a judge's card, with `labels_from` and `calibration` added.
 
-    calibration     None for a judge without probabilities; else t and map fitted on all rows, and how the judge does
-                    with such a calibration on rows that had no part in it, under `by_cluster` and `by_model` (None
-                    where the gold set does not allow it), each with the range of t over the folds; `headline` names
-                    the one to be believed: by_model where it covers every row that by_cluster covers, else by_cluster;
-                    `models_not_left_out`: answering models with rows that by_model lacks, as the others' rows show one
-                    class only, or as they name no model
-    labels_from     what the labels behind the card's own numbers are
+    calibration     None for a judge without probabilities; else t and map fitted on all rows, and the judge's
+                    performance on held-out rows with such a calibration, under `by_cluster` and `by_model` (None if
+                    the gold set does not allow it), each with the range of t over the folds; `headline` names the one
+                    to believe: by_model if it covers every row that by_cluster covers, else by_cluster;
+                    `models_not_left_out`: answering models with rows that by_model lacks, since the others' rows show
+                    only one class, or name no model
+    labels_from     the origin of the labels behind the card's own numbers
 
     Args:
         verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
             calibration for one that is calibrated on another gold set (`calibrated_elsewhere`).
-        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
-            of fits that had not seen the like (kind `trained`): `labels_from` then says so.
-        own_labels: whether no threshold on its probabilities decides over its labels, such as those of a panel's
-            majority.
+        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts come from
+            fits that had not seen similar rows (kind `trained`): `labels_from` then says so.
+        own_labels: whether its labels do not come from a threshold on its probabilities, as with a panel's majority.
         names: see `judge_card.judge_card`.
 
     Raises:
@@ -78,18 +77,18 @@ def card_with_calibration(
     def card_from(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
         return card | {"labels_from": source + unseen, "calibration": calibration}
 
-    rows = compared(gold_rows, verdicts, names["gold"])
+    rows = join_verdicts(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
         return card_from(given, OWN_LABELS, None)
-    found: dict[str, Any] = fitted_on_all(rows, names["judge"], names["gold"])
+    found: dict[str, Any] = fit_all_rows(rows, names["judge"], names["gold"])
     fits = cross_fits(rows)
     best, cards = fits.headline, dict[str, dict[str, Any]]()
     for scheme, calibrations in fits.of.items():
         found[scheme] = None
         if calibrations is None:
             continue
-        cards[scheme] = judge_card(gold_rows, recalibrated(verdicts, calibrations), **names)
+        cards[scheme] = judge_card(gold_rows, recalibrate(verdicts, calibrations), **names)
         fitted = [calibration["t"] for calibration in calibrations.values()]
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
@@ -97,7 +96,7 @@ def card_with_calibration(
         return card_from(given, OWN_LABELS if own_labels else OWN_THRESHOLD, found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
-        new = judge_card(gold_rows, calibrated_elsewhere(gold_rows, verdicts, calibrate), **names)
+        new = judge_card(gold_rows, apply_other_calibration(gold_rows, verdicts, calibrate), **names)
         source = f"a calibration on gold {calibrate['gold']}{_shared_text(gold_rows, calibrate)}"
         return card_from(new | {"n_cut": given["n_cut"]}, source, found)
     if best is None:
@@ -113,7 +112,7 @@ def _kept_text(models: Sequence[str]) -> str:
     return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
 
 
-def _shared_text(gold_rows: Sequence[Row], calibration: Calibration) -> str:
+def _shared_text(gold_rows: Sequence[CellRow], calibration: Calibration) -> str:
     prompts, hashes = calibration.get("prompts", {}), message_hashes(gold_rows).values()
     shared = [prompts[prompt] for prompt in hashes if prompt in prompts]
     unread, how = shared.count(None), SCHEMES[BY_CLUSTER].replace("each prompt", "each")

@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
-from refusal_eval.report.paper.display import joined, number
+from refusal_eval.report.paper.display import Card, join_texts, number
 from refusal_eval.report.paper.table_notes import (
     is_calibrated_elsewhere,
     is_peoples,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Card = Mapping[str, Any]
 
 X_LABEL = "Judge's probability of refusal"
 _HIGH = 100.0  # points, the height of a diagram
@@ -72,7 +71,6 @@ class CalibrationFigure(FigureEntry):
         return [cls(name="calibration", kind="calibration", judges=able)] if able and study.gold else []
 
     def shown(self, study: StudyView) -> Shown:
-        """Return what it shows."""
         return Shown(list(self.judges or _able(study)), gold=list(self.gold or study.gold))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -88,7 +86,7 @@ class CalibrationFigure(FigureEntry):
                 yield ("judges", index), what + able_judges(able)
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a diagram for each judge and gold set: the share that gold calls a refusal over the judge's p.
+        """Draw a diagram for each judge and gold set: the share that gold calls a refusal over the judge's p.
 
         Raises:
             UserError: if none of the judges gives probabilities, or no page is high enough.
@@ -115,13 +113,13 @@ class CalibrationFigure(FigureEntry):
             about = f"{names.pop((card['judge'], card['gold']))} ({answers})"
             words.append(" ".join([f"{about}:", *reliability_text(card), weights_text(card)]).rstrip())
         if names:
-            words.append(f"Without a probability, and so not shown: {joined(names.values())}.")
+            words.append(f"Without a probability, and so not shown: {join_texts(names.values())}.")
         caption = Caption(self.title or "Calibration of the judges' probabilities.", words)
         return Drawn(fig, _frame(found), caption)
 
 
 def _able(study: StudyView) -> list[str]:
-    """The judges that give probabilities, or may."""
+    """Return the judges that may give probabilities."""
     return [name for name, judge in study.judges.items() if judge.gives_probabilities != "never"]
 
 
@@ -163,9 +161,9 @@ def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def reliability_text(card: Card) -> list[str]:
-    """Return the measures of probabilities in words, a sentence for each series; nothing for a judge without any.
+    """Return the measures of probabilities in words, a sentence for each series; empty for a judge without any.
 
-    Beside each ECE stands what noise alone would make of it, as it is above 0 for a calibrated judge too.
+    Each ECE comes with its value under noise alone, since it is above 0 even for a calibrated judge.
     """
     texts = []
     for words, soft in soft_series(card):

@@ -6,12 +6,12 @@ from typing import Any
 from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 from refusal_eval.stats.estimates.intervals import LIMIT_INTERVAL, RATE_INTERVAL
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 
-Row = Mapping[str, Any]
+CardGroup = Mapping[str, Any]
 
 CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
 RANKING = (
@@ -29,7 +29,7 @@ _CARD_FLAGS = {"written_to_label": "written_to_label", "seen": "seen_gold"}  # b
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 
 
-def card_estimates(card: Row) -> list[Estimate]:
+def card_estimates(card: CardGroup) -> list[Estimate]:
     """Return the estimates of a judge's card: over all gold answers, then by the model that wrote them."""
     found = list(_group(card, card, None))
     for group in card["models"]:
@@ -37,8 +37,10 @@ def card_estimates(card: Row) -> list[Estimate]:
     return found
 
 
-def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
-    """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
+def card_numbers(
+    group: CardGroup,
+) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
+    """Yield all measures of a card or a group of its answers: reading, measure, value, ends of its interval, n.
 
     The reading is `three_class` for kappa of three labels, `kinds` for that of the judge's own label set, and None for
     the coverage.
@@ -59,7 +61,7 @@ def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Se
         yield "broad", name, soft[name], soft[f"{name}_interval"], soft["n"]
 
 
-def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estimate]:
+def _group(card: CardGroup, group: CardGroup, answering_model: str | None) -> Iterator[Estimate]:
     names: dict[str, Any] = {"judge": card["judge"], "parameter": card["gold"], "category": answering_model}
     for view, measure, value, interval, n in card_numbers(group):
         name = measure if view in (*READINGS, None) else f"{measure}_{view}"
@@ -70,11 +72,11 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
             sides = {"sensitivity": "n_positive_clusters", "specificity": "n_negative_clusters"}
             more["n_clusters"] = group[str(view)][sides[measure]] if measure in sides else group["n_clusters"]
         low, high = interval or (None, None)
-        number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
-        yield estimated(f"judge_{name}", number, card["level"], **more, **names)
+        number = None if value is None else NumberInterval(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
+        yield estimate_from(f"judge_{name}", number, card["level"], **more, **names)
 
 
-def _is_of_few(group: Row, view: str | None, measure: str) -> bool:
+def _is_of_few(group: CardGroup, view: str | None, measure: str) -> bool:
     """Tell whether a number rests on few clusters: what classes decide by their own, of several the one with fewest."""
     if view in ("three_class", "kinds"):
         return bool(group[view]["few_clusters"])

@@ -3,23 +3,23 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from refusal_eval.report.paper.display import Card
+
 MEASURES = {"se": "sensitivity", "sp": "specificity", "kappa": "kappa"}
 PROMPTS = {"comply": "prompts that a model should comply with", "refuse": "prompts that a model should refuse"}
 
-Card = Mapping[str, Any]
-
 
 def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
-    """Return the measures of a card below a judge's floor, a sentence each; nothing where it is met.
+    """Return a sentence for each measure of a card below the judge's floor; empty if the floor is met.
 
-    The lower end of an interval is compared, not the estimate: a judge that was measured on few answers has not shown
-    what a floor asks for. What the gold set cannot show (no interval, too few rows) counts as below.
+    The lower end of an interval counts, not the estimate: a judge measured on few answers has not met the floor.
+    Measures that the gold set cannot give (no interval, too few rows) count as below.
 
     Args:
         card: of the judge on one gold set, over all its answering models.
         floor: `se`, `sp`, `kappa`: the least lower end, `coverage` the least share of labelled answers, None or missing
-            where nothing is asked; `on`: the prompts that count, `comply`, `refuse` or `all` (the default), by what is
-            expected there; `reading`: `broad` (the default) or `strict`.
+            for no floor; `on`: the prompts that count, `comply`, `refuse` or `all` (the default), by their expectation;
+            `reading`: `broad` (the default) or `strict`.
     """
     on, reading = floor.get("on") or "all", floor.get("reading") or "broad"
     where = f"judge {card['judge']} on gold {card['gold']}"

@@ -7,10 +7,10 @@ from typing import Any
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.states import JUDGED
 from refusal_eval.features.judge_cards.judge_card import judge_card
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.estimands import CellRow
 
 
-def gold_cards(golds: Mapping[str, Iterable[Row]], level: float) -> Iterator[dict[str, Any]]:
+def gold_cards(golds: Mapping[str, Iterable[CellRow]], level: float) -> Iterator[dict[str, Any]]:
     """Yield, for every two gold sets with common answers, the card of the second's labels as a judge of the first's.
 
     An answer is common if messages and answer are the same, whichever model they are said to be of; those that the
@@ -19,7 +19,7 @@ def gold_cards(golds: Mapping[str, Iterable[Row]], level: float) -> Iterator[dic
     """
     known = {name: list(rows) for name, rows in golds.items()}
     for first, second in itertools.combinations(known, 2):
-        others: dict[str, list[Row]] = {}
+        others: dict[str, list[CellRow]] = {}
         for row in known[second]:
             others.setdefault(_text(row), []).append(row)
         common, verdicts = [], []
@@ -36,5 +36,5 @@ def gold_cards(golds: Mapping[str, Iterable[Row]], level: float) -> Iterator[dic
             yield card | {"denied": {pair: denied.count(pair) for pair in sorted(set(denied))}}
 
 
-def _text(row: Row) -> str:
+def _text(row: CellRow) -> str:
     return canonical_json([row["messages"], row["answer"]])

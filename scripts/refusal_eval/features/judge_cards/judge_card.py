@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import LABELS, is_cut
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.measures import (
     MIN_CLASS_CLUSTERS,
     MIN_ROWS,
@@ -25,10 +25,10 @@ from refusal_eval.stats.agreement.measures import (
 )
 from refusal_eval.stats.agreement.soft import soft_measures
 from refusal_eval.stats.agreement.weighting import are_weighted, effective, units, weighted_share
-from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
+from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, CellRow
 from refusal_eval.stats.estimates.flags import MIN_RARER, few_flags
 from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, resample_sums
 
 UNJUDGED = "unjudged"
 HEADLINE_RULE = (
@@ -36,13 +36,13 @@ HEADLINE_RULE = (
     f"{MIN_ROWS} others in the gold set"
 )
 
-Ends = list[float | None]
+IntervalEnds = list[float | None]
 COMPOSED: Mapping[str, Measure] = {"balanced_accuracy": balanced_accuracy, "f1": f1, "kappa": kappa}
 
 
 def judge_card(
-    gold_rows: Iterable[Row],
-    verdicts: Iterable[Row],
+    gold_rows: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
     *,
     judge: str,
     gold: str,
@@ -88,7 +88,7 @@ def judge_card(
         ValueError: as `compared.compared` does.
     """
     gold_rows, verdicts = list(gold_rows), list(verdicts)
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     by = {
         name: [
             group | {"soft": soft_measures(found, level, _seed(gold, "soft", group[name]))}
@@ -102,7 +102,7 @@ def judge_card(
         "gold": gold,
         "raters": raters,
         "level": level,
-        **measured(rows, level, _seed(gold)),
+        **measure_group(rows, level, _seed(gold)),
         **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
         **({"written_to_label": True} if written_to_label else {}),
         **({"seen": True} if seen else {}),
@@ -111,7 +111,7 @@ def judge_card(
         "expectations": by["expectation"],
         "languages": by["language"] if len(by["language"]) > 1 else [],
         "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
-        "without_denied_premises": measured(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
+        "without_denied_premises": measure_group(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
@@ -119,9 +119,9 @@ def judge_card(
 
 
 def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, Any] | None:
-    """Return the answering model that `HEADLINE_RULE` names, by its group on the card; None where none has the rows.
+    """Return the answering model that `HEADLINE_RULE` names, by its group on the card; None if none has enough rows.
 
-    The lowest of several noisy numbers lies below its true value, so `of` says among how many it is the lowest.
+    The lowest of several noisy numbers lies below its true value, so `of` says of how many it is the lowest.
     """
     enough = [g for g in models if min(g[reading]["n_positive"], g[reading]["n_negative"]) >= MIN_ROWS]
     if not enough:
@@ -132,16 +132,16 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
     return {"answering_model": worst["answering_model"], "of": len(enough)} | numbers
 
 
-def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
-    """Return what `judge_card` tells of a group of answers (see `compared`): of all, or of one answering model.
+def measure_group(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
+    """Return the measures of `judge_card` on a group of answers (see `join_verdicts`): all, or one answering model's.
 
     Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
     kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set
-    happens to lack: where a class is read without one error, or never right, the interval also reaches as far as the
-    exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, their interval is what the
-    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows; with less than 10 clusters it
-    reaches at least so far, as a few clusters may be alike by luck. Where rows have weights,
-    `weighted` has the number of rows that the judged ones are worth, and the confusion by weight.
+    happens to lack: if a class is always or never read correctly, the interval also covers what the exact interval of
+    that class allows. If a class has fewer than 20 rows or 5 clusters, their interval follows from the ends of
+    sensitivity and specificity, and kappa is None with fewer than 20 rows; with fewer than 10 clusters it covers at
+    least that, as a few clusters may agree by luck. If rows have weights, `weighted` has the effective number of judged
+    rows, and the confusion by weight.
     """
     judged = rows[rows["machine"].notna()]
     seen, coverage = _share(rows["machine"].notna(), rows, level)
@@ -168,7 +168,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
 def _groups(rows: pd.DataFrame, level: float, gold: str, by: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """The groups of rows that share these fields, measured and themselves, sorted; rows that lack one are in none."""
     return [
-        (dict(zip(by, names, strict=True)) | measured(found, level, _seed(gold, *by, *map(str, names))), found)
+        (dict(zip(by, names, strict=True)) | measure_group(found, level, _seed(gold, *by, *map(str, names))), found)
         for names, found in rows.groupby(by)
     ]
 
@@ -191,17 +191,22 @@ def _confusion(rows: pd.DataFrame, weights: Any) -> dict[str, dict[str, Any]]:
 
 
 def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> tuple[Counts, Counts]:
-    """The table of all rows, as high and wide as there are labels, and that of each resample of their clusters."""
+    """Return the labels x labels table of all rows, and those of each resample of their clusters."""
     size = len(labels)
     if judged.empty:
         return np.zeros((size, size)), np.zeros((0, size, size))
     human, machine = (pd.Categorical(judged[side], categories=list(labels)).codes for side in ("human", "machine"))
     sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()), size)
-    return sums.sum(axis=0), resampled(sums, seed)
+    return sums.sum(axis=0), resample_sums(sums, seed)
 
 
 def _kinds(
-    rows: pd.DataFrame, gold_rows: Iterable[Row], verdicts: Iterable[Row], kinds: Sequence[str], level: float, gold: str
+    rows: pd.DataFrame,
+    gold_rows: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
+    kinds: Sequence[str],
+    level: float,
+    gold: str,
 ) -> dict[str, Any]:
     """Kappa of a label set of the judge's own; `n` has the kinds that people used, `n_judged` the answers behind it."""
     sides = {
@@ -277,7 +282,7 @@ def _bootstrap(
     return measure_interval(measure, draws, [(table, clusters)], fewest, level)
 
 
-def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> list[float]:
+def _corners(measure: Measure, table: Counts, ends: Sequence[IntervalEnds | None]) -> list[float]:
     """Smallest and largest value for any sensitivity and specificity within their ends."""
     totals = table.sum(axis=-1)
     values = []
@@ -288,7 +293,7 @@ def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> li
     return [min(values), max(values)]
 
 
-def _share(values: pd.Series[bool], rows: pd.DataFrame, level: float) -> tuple[float | None, Ends | None]:
+def _share(values: pd.Series[bool], rows: pd.DataFrame, level: float) -> tuple[float | None, IntervalEnds | None]:
     if rows.empty:
         return None, None
     return weighted_share(values.to_numpy(float).tolist(), rows["weight"].tolist(), rows["cluster"].tolist(), level)

@@ -24,8 +24,8 @@ from refusal_eval.plots.base import (
     wrap_to,
 )  # fmt: skip
 from refusal_eval.plots.figure_data import most_that_fits
-from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
-from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
+from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, figure_style
+from refusal_eval.report.paper.display import MINUS, Card, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Card = Mapping[str, Any]
-Group = Mapping[str, Any]
+CardPart = Mapping[str, Any]
 Scales = tuple[Sequence[float], Sequence[float]]  # ticks of shares, and of kappa
 
 _MOST_MODELS = 8
@@ -42,7 +41,7 @@ _TEXT_WIDTH = COLUMN_WIDTH - 2 * EDGE
 _ROW = 21.0  # points for the marks of one group of answers
 _TILE = 19.0
 _DIAGRAM = 76.0
-_BETWEEN = 1.5  # points on each side of what stands around a panel
+_BETWEEN = 1.5  # points on each side of the labels around a panel
 _SHARES = {
     "sensitivity": Look(BLUE, BLUE, "o"),
     "specificity": Look(VERMILLION, VERMILLION, "s"),
@@ -65,10 +64,10 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
         threshold: the judge's own threshold, None where it has none or is not known.
     """
     show = labels or Labels()
-    with styled():
+    with figure_style():
         title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", _TEXT_WIDTH, bold=True)
-        head = [*title, *_wrapped(_headline(card, show))]
-        words = _wrapped(reliability_text(card))
+        head = [*title, *_wrap(_headline(card, show))]
+        words = _wrap(reliability_text(card))
 
         def draw(most: int) -> Figure:
             rows, left_out = _rows(card, most)
@@ -77,7 +76,7 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             kappas, kappas_cut = _ticks(
                 groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)]
             )
-            notes = _wrapped(_notes(card, left_out, shares_cut or kappas_cut, threshold))
+            notes = _wrap(_notes(card, left_out, shares_cut or kappas_cut, threshold))
             names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
             in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
             high = {
@@ -108,11 +107,11 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
         return most_that_fits(draw, _MOST_MODELS)[1]
 
 
-def _wrapped(texts: Sequence[str]) -> list[str]:
+def _wrap(texts: Sequence[str]) -> list[str]:
     return [line for text in texts for line in wrap_to(text, _TEXT_WIDTH)]
 
 
-def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
+def _rows(card: Card, most: int) -> tuple[list[tuple[str, CardPart]], int]:
     """Name and numbers of each row, with at most that many models, and how many models have none."""
     models = answering_models(card)
     rows = [("All answers", card), *(models[:most] if len(models) > 1 else [])]
@@ -146,7 +145,7 @@ def _summary(part: Mapping[str, Any]) -> str:
 
 
 def _draw_forest(
-    shares: Axes, kappas: Axes, card: Card, groups: Sequence[Group], heights: Sequence[float], scales: Scales
+    shares: Axes, kappas: Axes, card: Card, groups: Sequence[CardPart], heights: Sequence[float], scales: Scales
 ) -> None:
     y = 0.0
     for group, height in zip(groups, heights, strict=True):
@@ -184,7 +183,7 @@ def _draw_key(ax: Axes) -> None:
         ax.add_artist(key)
 
 
-def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
+def _published_anchors(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
     """Name and number of each published anchor that has this measure, `kappa` or `f1`, by reading."""
     found: dict[str, list[tuple[str, float]]] = {}
     for anchor in card["people"]["anchors"]:
@@ -195,8 +194,8 @@ def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
 
 
 def _published_kappas(card: Card) -> list[float]:
-    """The kappa of each anchor: all are lines on the one scale of kappa."""
-    return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
+    # All anchors are drawn on the one scale of kappa.
+    return [kappa for own in _published_anchors(card, "kappa").values() for _, kappa in own]
 
 
 def _peoples_kappa(card: Card) -> list[float]:
@@ -206,7 +205,7 @@ def _peoples_kappa(card: Card) -> list[float]:
 
 
 def _ticks(
-    groups: Sequence[Group], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
+    groups: Sequence[CardPart], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
 ) -> tuple[Sequence[float], bool]:
     """Return ticks to 1 of the shortest scale that holds all values, and whether an interval goes on beyond it.
 
@@ -263,10 +262,10 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
         notes.append(f"{left_out} more answering models are in the table.")
     for kappa in _peoples_kappa(card):
         notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(kappa)} (broad).")
-    for reading, anchors in _published(card, "kappa").items():
+    for reading, anchors in _published_anchors(card, "kappa").items():
         published = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
         notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {published}.")
-    for reading, anchors in _published(card, "f1").items():
+    for reading, anchors in _published_anchors(card, "f1").items():
         published, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]
         own = "" if f1 is None else f"; this judge's is {percent(f1)} %"
         notes.append(f"Published F1 of others on this gold set ({reading}): {published}{own}.")

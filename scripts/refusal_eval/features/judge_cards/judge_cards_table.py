@@ -8,10 +8,10 @@ import pandas as pd
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.card_estimates import card_numbers
 from refusal_eval.features.judge_cards.judge_card import UNJUDGED
-from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
+from refusal_eval.report.paper.display import NO_DATA, Card, clean, number, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.markup import Table, move_to_notes
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     is_peoples,
@@ -32,9 +32,9 @@ _BY = ("expectation", "answering_model", "language", "left_out")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 
-def judges(data: TableData) -> Made:
+def judges(data: TableData) -> TableParts:
     """Return a row per judge, gold set and reading; judges without a card are listed as not measured."""
-    return judges_frame(data.cards), [noted_once(judges_table(data))]
+    return judges_frame(data.cards), [move_to_notes(judges_table(data))]
 
 
 def judges_table(data: TableData) -> Table:
@@ -42,7 +42,7 @@ def judges_table(data: TableData) -> Table:
     show, found, order = data.labels, sorted_cards(data.cards), data.order("judges")
     header = ["Judge", "Gold", "Reading", "Judged", "Accuracy", "Kappa", "Sensitivity", "Specificity"]
     rows = []
-    for judge in ordered([*order, *(card["judge"] for card in found)], order):
+    for judge in order_names([*order, *(card["judge"] for card in found)], order):
         own = [(card, reading) for card in found if card["judge"] == judge for reading in READINGS]
         if not own:
             rows.append([show.judge(judge), "not measured", *[NO_DATA] * 6])
@@ -68,7 +68,7 @@ def judges_table(data: TableData) -> Table:
 def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set and reading: agreement with gold, its intervals and the confusion table.
 
-    Where the gold is `written_to_label`, "people" in names of columns is the author of its answers.
+    For gold that is `written_to_label`, "people" in column names means the author of its answers.
     """
     rows = []
     for card in sorted_cards(cards):
@@ -88,12 +88,12 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
 
 
 def _doubts(card: Card) -> dict[str, bool]:
-    """Return whether an author wrote the gold answers to their labels, and whether the judge was chosen on them."""
+    """Return the reasons to distrust a card: answers written to their labels, or seen when the judge was chosen."""
     return {"written_to_label": not is_peoples(card), "seen_gold": bool(card.get("seen"))}
 
 
 def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
-    """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
+    """Return the interval of a share on one reading of a judge card, (None, None) if it has none."""
     return (part.get("intervals") or {}).get(name) or (None, None)
 
 
@@ -101,17 +101,17 @@ def _share_of(part: Mapping[str, Any], name: str, n: int) -> str:
     return NO_DATA if part[name] is None else f"{share_text(part[name], _ends(part, name))} (n = {n})"
 
 
-def judge_cards(data: TableData) -> Made:
+def judge_cards(data: TableData) -> TableParts:
     """Return every measure of every card as CSV; of the broad reading a row per judge and gold set, for all answers,
     then one per answering model, the worst first."""
-    return cards_frame(data.cards), [noted_once(cards_table(data))]
+    return cards_frame(data.cards), [move_to_notes(cards_table(data))]
 
 
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
-    A group is named by `expectation`, `answering_model` and `language`, empty for all, and by what is `left_out` of
-    them. What is measured of probabilities stands under the reading `broad`, coverage under no reading.
+    A group is named by `expectation`, `answering_model` and `language` (empty for all), and by what it leaves out,
+    `left_out`. Measures of probabilities have the reading `broad`, coverage has none.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):
@@ -130,7 +130,7 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
 def cards_table(data: TableData) -> Table:
     """Return the table of `judge_cards`."""
     show, found, rows = data.labels, data.cards, []
-    for judge in ordered((card["judge"] for card in found), data.order("judges")):
+    for judge in order_names((card["judge"] for card in found), data.order("judges")):
         for card in sorted_cards(c for c in found if c["judge"] == judge):
             names = [show.judge(judge), show.gold(card["gold"])]
             rows.append([*names, "all", *_numbers(card)])

@@ -7,7 +7,7 @@ from refusal_eval.features.judge_pairs.pair_agreement import THREE
 from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 
 ALL = "all"  # the pool of all splits
@@ -48,8 +48,8 @@ def agreement_estimates(agreement: Mapping[str, Any]) -> list[Estimate]:
     """Return how far the judges agree: every two of them, all of them, and their orders of the models.
 
     Of two judges `judge` is the first and the parameter names the other; of all of them the parameter names all. All
-    splits together are the pool `all`. A pair with a common opinion, such as a panel and its member, is flagged, and
-    so is what rests on few clusters. With three classes the estimand's name says so.
+    splits together are the pool `all`. A pair with a common opinion, such as a judge and one that it reads, is flagged,
+    and so is what rests on few clusters. With three classes the estimand's name says so.
     """
     return [_estimate(number, agreement["level"]) for number in agreement_numbers(agreement)]
 
@@ -58,9 +58,9 @@ def _estimate(of: Mapping[str, Any], level: float) -> Estimate:
     name, method = _ESTIMANDS[of["measure"]]
     low, high = of["interval"] or (None, None)
     three, alone = of["reading"] == THREE, of["second"] is None
-    return estimated(
+    return estimate_from(
         f"{name}_{THREE}" if three else name,
-        Number(of["value"], low, high, method),
+        NumberInterval(of["value"], low, high, method),
         level,
         judge=None if alone else of["first"],
         split=of["split"],

@@ -9,23 +9,21 @@ from refusal_eval.features.judge_pairs.pair_agreement import agreement_of, colum
 from refusal_eval.features.judge_pairs.ranking import rankings
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
-from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.units import clusters_apart, read_units
-
-Cell = tuple[str, str, str]
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
+from refusal_eval.stats.estimates.units import JudgedCell, clusters_apart, read_units
 
 
 def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the analysis' file (`workflow.analysis.Analysis.measure`).
 
     Args:
-        files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates of
-            prompts that count are not counted in all splits together.
-        params: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges that
-            ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
+        files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates are left
+            out when splits are pooled.
+        params: `cells` ([judge, model, split]), `level`, `members` (the judges that each reads), `twins` (judges with
+            the same requests as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
             `cluster_names.names_apart`).
     """
-    left_out = {Place(**place) for place in read_json(files["duplicates"][0])["left_out"]}
+    left_out = {PromptPlace(**place) for place in read_json(files["duplicates"][0])["left_out"]}
     cells = [(judge, model, split) for judge, model, split in params["cells"]]
     readings, sources = ({split["name"]: split[key] for split in params["splits"]} for key in ("reading", "source"))
     units = {cell: read_units(path) for cell, path in zip(cells, files["scores"], strict=True)}
@@ -41,7 +39,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
         "judges": list(found.judges),
         "level": level,
         "groups": [
-            agreement_of(found.counted_once(left_out), None, level, members, _flags(flags, None)),
+            agreement_of(found.without_duplicates(left_out), None, level, members, _flags(flags, None)),
             *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in readings),
         ],
         "rankings": ranked,
@@ -56,11 +54,10 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
-    """Return the words of the methods section (`workflow.analysis.Analysis.methods_words`)."""
     return {"scored_judges": len({estimate.judge for estimate in results if estimate.estimand == "unjudged"})}
 
 
-def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, tuple[str, ...]]:
+def _flags(flags: Mapping[JudgedCell, Sequence[str]], split: str | None) -> dict[str, tuple[str, ...]]:
     """The flags of each judge's cells of a split, of all splits for None."""
     judges = {judge for judge, _, _ in flags}
     return {

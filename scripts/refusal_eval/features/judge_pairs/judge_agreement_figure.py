@@ -1,4 +1,4 @@
-"""The figure of a study's judges beside each other: kappa of every two of them."""
+"""The figure of agreement among a study's judges: kappa of every pair."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.plots.base import Tile, settle, text_width, tile_table
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
+from refusal_eval.report.paper.display import NO_DATA, add_marks, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEWEST = 3  # judges whose agreement is drawn unasked: that of two is a single number, and stands in the table
+_FEWEST = 3  # judges for a default figure; two have a single number, which is in the table
 _COLUMNS = 3  # judges that a narrow figure has room for
 _MOST_LINES = 4  # of a level column label
 _SIDE = 3.0  # points left free in a tile, both sides together
@@ -49,11 +49,9 @@ class JudgeAgreementFigure(FigureEntry):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of three judges and more."""
         return [cls(name="judges_agree", kind="judge_agreement")] if len(study.judges) >= _FEWEST else []
 
     def shown(self, study: StudyView) -> Shown:
-        """Return what it shows."""
         return Shown(list(self.judges or study.judges))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -107,7 +105,7 @@ def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: Figur
 
 def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:
     """Kappa with its marks, then the interval, in two lines where one is too narrow."""
-    value = marked(number(kappa["value"]), flags)
+    value = add_marks(number(kappa["value"]), flags)
     ends = [number(end) for end in kappa["interval"] or ()]
     if not ends:
         return [value]
@@ -136,7 +134,7 @@ def _words(
     alpha = group["alpha"]
     if alpha and len(group["raters"]) > 2:
         numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
-        texts = [f"{marked(text, group['alpha_flags'])} {reading}" for reading, text in numbers.items()]
+        texts = [f"{add_marks(text, group['alpha_flags'])} {reading}" for reading, text in numbers.items()]
         panels = " with an opinion of their own" if len(group["raters"]) < len(agreement["judges"]) else ""
         notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
     known = [

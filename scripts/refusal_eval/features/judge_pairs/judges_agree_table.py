@@ -7,10 +7,10 @@ import pandas as pd
 
 from refusal_eval.features.judge_pairs.agreement_estimates import ALL, agreement_numbers
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
-from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
+from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, add_marks, notes_of, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.markup import Table, move_to_notes
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -22,10 +22,10 @@ _MOST_SWAPS = 5
 Agreement = Mapping[str, Any]
 
 
-def judges_agree(data: TableData) -> Made:
+def judges_agree(data: TableData) -> TableParts:
     """Return how far the judges of a study agree with each other."""
     found = data.found("judge_agreement")
-    return agreement_frame(found), [noted_once(agreement_table(found, data))]
+    return agreement_frame(found), [move_to_notes(agreement_table(found, data))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
     study without any tau has no column for it.
     """
     show = data.labels
-    places = {name: i for i, name in enumerate(ordered(agreement["judges"], data.order("judges")))}
+    places = {name: i for i, name in enumerate(order_names(agreement["judges"], data.order("judges")))}
     ranked = any(rank["tau"] is not None for rank in agreement["rankings"])
     rows = []
     for group in agreement["groups"]:
@@ -60,24 +60,24 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
         for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
             rank = _rank(agreement["rankings"], group["split"], pair)
-            tau = NO_DATA if rank is None else marked(value_text(rank["tau"], rank["interval"]), rank["flags"])
+            tau = NO_DATA if rank is None else add_marks(value_text(rank["tau"], rank["interval"]), rank["flags"])
             shares = [share_text(share["value"], share["interval"]) for share in (pair[r]["same"] for r in READINGS)]
             kappas = [_text(pair[reading]["kappa"]) for reading in READINGS]
             rows.append(
                 [
                     *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
-                    *(marked(text, pair["flags"]) for text in (*shares, *kappas)),
+                    *(add_marks(text, pair["flags"]) for text in (*shares, *kappas)),
                     *([tau] if ranked else []),
                 ]
             )
         if group["alpha"] and len(group["raters"]) > 2:
-            alphas = [marked(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
+            alphas = [add_marks(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
     header += ["Order of\nmodels (tau)"] if ranked else []
     notes = _notes(agreement, rows, ranked, show)
-    blocks = 3 if len(places) > 2 else None  # of a single pair all numbers stand side by side
+    blocks = 3 if len(places) > 2 else None  # a single pair has all numbers side by side
     return Table("judges-agree", "Agreement between judges.", header, rows, notes, keys=2, per_block=blocks)
 
 
@@ -105,7 +105,7 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
 
 
 def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ranking of a pair on a split; for all splits that with the lowest tau, of equal ones the lowest interval."""
+    """Return a pair's ranking on a split; without a split, the one with the lowest tau (ties: lowest interval)."""
     both = (pair["first"], pair["second"])
     found = [rank for rank in ranks if (rank["first"], rank["second"]) == both and split in (None, rank["split"])]
     known = [rank for rank in found if rank["tau"] is not None]

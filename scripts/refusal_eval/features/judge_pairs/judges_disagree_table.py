@@ -2,18 +2,18 @@
 
 import pandas as pd
 
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 
 
-def judges_disagree(data: TableData) -> Made:
+def judges_disagree(data: TableData) -> TableParts:
     """Return the answers that the judges disagree on most, a row for each."""
     disputed = data.found("judge_agreement")["disputed"]
     return pd.DataFrame(disputed["rows"], columns=disputed["columns"], dtype=object), []
 
 
 class JudgesDisagreeTable(StudyTable):
-    """Answers in dispute, which nobody prints."""
+    """Answers on which judges disagree, as a CSV only."""
 
     name = "judges_disagree"
     of_analysis = "judge_agreement"

@@ -17,9 +17,9 @@ from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_table
 from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_number, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
-from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resample_sums
+from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, JudgedCell, Units
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
 THREE = "three_class"
@@ -28,24 +28,23 @@ UNIT = ["split", "model", "prompt_id", "sample", "turn"]  # what names an answer
 _UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
 
 
-class Panel(NamedTuple):
+class JudgeVotes(NamedTuple):
     """Answers by judges."""
 
     judges: tuple[str, ...]  # their names
     units: pd.DataFrame  # the answers: the columns `UNIT`, and the `cluster` of the prompt
     labels: NDArray[np.int8]  # places in `states.LABELS`, -1 where a judge has no label, units x judges
 
-    def of_split(self, split: str) -> Panel:
-        """Return the part of one split."""
-        return self._kept((self.units["split"] == split).to_numpy(bool))
+    def of_split(self, split: str) -> JudgeVotes:
+        return self._select((self.units["split"] == split).to_numpy(bool))
 
-    def counted_once(self, left_out: Collection[Place]) -> Panel:
+    def without_duplicates(self, left_out: Collection[PromptPlace]) -> JudgeVotes:
         """Return the part without the prompts that pooled numbers leave out (`near_duplicates.counted_once`)."""
         places = zip(self.units["split"], self.units["prompt_id"], strict=True)
-        return self._kept(np.array([place not in left_out for place in places], dtype=bool))
+        return self._select(np.array([place not in left_out for place in places], dtype=bool))
 
-    def _kept(self, rows: NDArray[np.bool_]) -> Panel:
-        return Panel(self.judges, self.units[rows], self.labels[rows])
+    def _select(self, rows: NDArray[np.bool_]) -> JudgeVotes:
+        return JudgeVotes(self.judges, self.units[rows], self.labels[rows])
 
 
 class Disputes(NamedTuple):
@@ -55,10 +54,10 @@ class Disputes(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def panel(cells: Mapping[Cell, Units]) -> Panel:
+def panel(cells: Mapping[JudgedCell, Units]) -> JudgeVotes:
     """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
 
-    Answers count that a judge gave a verdict on, whatever its state.
+    All answers with a verdict count, whatever its state.
 
     Args:
         cells: by (judge, model, split); their clusters mean the same in all splits (`units.clusters_apart`).
@@ -76,11 +75,11 @@ def panel(cells: Mapping[Cell, Units]) -> Panel:
     labels = read.pivot(index=UNIT, columns="judge", values="label").sort_index().reindex(columns=judges)
     clusters = read.drop_duplicates(UNIT).set_index(UNIT)["cluster"].reindex(labels.index)
     units = labels.index.to_frame(index=False).assign(cluster=clusters.to_numpy(object))
-    return Panel(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
+    return JudgeVotes(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
 
 
 def agreement_of(
-    part: Panel,
+    part: JudgeVotes,
     split: str | None,
     level: float,
     members: Mapping[str, Sequence[str]] | None = None,
@@ -91,18 +90,17 @@ def agreement_of(
     `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these), flags and, under `strict`,
     `broad` and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`:
     Krippendorff's of all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in
-    n_alpha_clusters, with alpha_flags.
-    Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
-    answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
-    (`measures.measure_interval`). Which judge comes first changes nothing.
+    n_alpha_clusters, with alpha_flags. Each is {"value", "interval"}; None without answers, with a single cluster, or
+    if a class has fewer than 20 answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the
+    others a bootstrap (`measures.measure_interval`). Which judge comes first changes nothing.
 
-    A panel or a cascade has no opinion beside those of its members, and a judge that stands there twice has one. So
-    `raters`, whom alpha compares, are the other judges; and a pair has `overlap` where the opinion of one judge is part
-    of both: it agrees with itself there.
+    A judge that reads others has no opinion apart from theirs, and a duplicated judge has one. So `raters`, which
+    alpha compares, are the other judges; and a pair has `overlap` if one judge's opinion is part of both, and so agrees
+    with itself.
 
     Args:
-        split: whose they are, None for all splits together.
-        members: those of each panel and cascade among the judges; of one that asks the same as another, the other.
+        split: the split of the answers, None for all splits together.
+        members: the judges that each judge reads, if any; for a judge with the same requests as another, the other.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
     members, flags = members or {}, flags or {}
@@ -120,26 +118,26 @@ def agreement_of(
     tables = [cluster_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
-    draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
-    # Of dialogues each turn is a prompt, and each model has its own.
+    draws = resample_sums(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
+    # Each scored turn counts as a prompt, and each model has its own.
     prompts = part.units.groupby(["split", "model", "prompt_id", "turn"]).ngroup().to_numpy()
     found = []
     for place, (i, j) in enumerate(pairs):
         first, second = part.judges[i], part.judges[j]
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
         names: dict[str, Any] = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
-        names["n_clusters"] = _filled(sums[:, place])
+        names["n_clusters"] = _count_nonempty(sums[:, place])
         names["flags"] = _flags(flags, (first, second), sums[:, place])
         both = (part.labels[:, [i, j]] >= 0).all(axis=1)
         shown = partial(_kappa_and_share, prompts=len(np.unique(prompts[both])))
         found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
-    about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
+    about |= {"n_alpha": _count_nonempty(coincident), "n_alpha_clusters": _count_nonempty(sums[:, -1])}
     about["alpha_flags"] = _flags(flags, raters, sums[:, -1])
     return about | {"pairs": found, "alpha": alpha}
 
 
-def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
+def disagreements(found: JudgeVotes, most: int = MOST_ROWS) -> Disputes:
     """Return the answers that judges label differently, those they disagree on most first, rows of at most `most`.
 
     Each row names the answer (its text is in answers/{model}/{split}.jsonl) and holds under `label_{judge}` the label
@@ -163,8 +161,7 @@ def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
     return Disputes(len(order), rows)
 
 
-def columns(found: Panel) -> list[str]:
-    """Return the columns of the rows of `disagreements`."""
+def columns(found: JudgeVotes) -> list[str]:
     return ["disagreement", *UNIT, *(f"label_{judge}" for judge in found.judges)]
 
 
@@ -204,8 +201,8 @@ def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Co
     return list(derived_flags((flags.get(judge, ()) for judge in judges), few))
 
 
-def _filled(tables: Counts) -> int:
-    """How many tables are not empty."""
+def _count_nonempty(tables: Counts) -> int:
+    """Return the number of nonempty tables."""
     return int((tables.sum(axis=(-1, -2)) > 0).sum())
 
 
@@ -238,7 +235,7 @@ def _same(sums: Counts, prompts: int, level: float) -> dict[str, Any]:
 
 
 def _number(measure: Measure, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
-    groups = _filled(sums)
+    groups = _count_nonempty(sums)
     if groups < 2:
         return dict(_UNKNOWN)
     table = sums.sum(axis=0)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
-from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, percentiles, resampled, whole
+from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, percentiles, resample_sums, whole
 
 # Rates are summed in billionths, so that three thirds are not quite one: rates that differ by less are equal.
 TIED = 2 / WHOLE
@@ -38,7 +38,7 @@ def rankings(
         return []
     sums = _sums(scores, judges, models, reading)
     rates = _rates(sums.sum(axis=0))
-    draws = _rates(resampled(sums, seed_of("ranking", split))) if len(sums) > 1 else None
+    draws = _rates(resample_sums(sums, seed_of("ranking", split))) if len(sums) > 1 else None
     found = []
     for i, j in itertools.combinations(range(len(judges)), 2):
         both = np.isfinite(rates[[i, j]]).all(axis=0)
@@ -59,7 +59,7 @@ def rankings(
                 "flags": list(derived_flags(of_both, few_flags(effective_number(rated)))),
                 "tau": tau if known else None,
                 "interval": interval,
-                "swapped": _swapped(rates[i], rates[j], models),
+                "swapped": _swaps(rates[i], rates[j], models),
             }
         )
     return found
@@ -78,7 +78,7 @@ def kendall_tau_b(first: Floats, second: Floats) -> Floats:
 
 
 def _order(differences: Floats) -> Floats:
-    """Return 1, 0 or -1 for each difference of rates; NaN for NaN."""
+    """Return the sign of each difference of rates, 0 within rounding; NaN stays NaN."""
     return np.sign(np.where(np.abs(differences) <= TIED, 0.0, differences))
 
 
@@ -103,7 +103,7 @@ def _rates(sums: Floats) -> Floats:
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1] / WHOLE, np.nan)
 
 
-def _swapped(first: Floats, second: Floats, models: Sequence[str]) -> list[list[str]]:
+def _swaps(first: Floats, second: Floats, models: Sequence[str]) -> list[list[str]]:
     found = []
     for a, b in itertools.combinations(range(len(models)), 2):
         if _order(first[a] - first[b]) * _order(second[a] - second[b]) < 0:

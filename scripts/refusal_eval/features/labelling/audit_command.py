@@ -16,17 +16,17 @@ from refusal_eval.features.labelling.audit_folder import RATERS, Audit, audit_of
 from refusal_eval.features.labelling.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.features.labelling.rater_agreement import agreement, estimates
 from refusal_eval.features.labelling.rater_files import LANGUAGES, PAGE, disputed_sheet
-from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
+from refusal_eval.features.labelling.rater_marks import RaterMark, check_finished, read_marks
 from refusal_eval.program.snakemake_summary import current_files
 from refusal_eval.program.study_file import ROOT, load_config
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import percent
 from refusal_eval.study.paths import Paths
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
-Folder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
+AuditedStudy = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
+AuditFolder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
 
 command = typer.Typer(
     add_completion=False,
@@ -38,7 +38,7 @@ command = typer.Typer(
 
 @command.command("draw")
 def draw_audit(
-    study: StudyFile,
+    study: AuditedStudy,
     size: Annotated[int, typer.Option(min=1, help="Texts to be labelled.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     raters: Annotated[str, typer.Option(help="A number, or names: anna,ben.")] = "2",
@@ -51,7 +51,7 @@ def draw_audit(
     models: Annotated[str, typer.Option(help="Only answers of these models: a,b.")] = "",
     splits: Annotated[str, typer.Option(help="Only answers to these splits: a,b.")] = "",
     language: Annotated[str, typer.Option(help=f"Language of the instructions: {', '.join(LANGUAGES)}.")] = "en",
-    folder: Folder = None,
+    folder: AuditFolder = None,
 ) -> None:
     """Draw a sample of a finished study's answers for people to label.
 
@@ -68,7 +68,7 @@ def draw_audit(
     texts = audit_sample.study_texts(config, of_models, of_splits)
     audit_sample.refuse_outdated(config, of_models, of_splits, current_files(file, ROOT))
     drawn = audit_sample.draw(texts, size, seed, factors, least)
-    orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
+    orders = audit_sample.assign_raters([text.id for text in drawn], names, share, seed)
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
     if language != "en":  # audits drawn before there was a choice stay the same
@@ -76,15 +76,15 @@ def draw_audit(
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or Path(Paths(config).results, "audit")
     values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}
-    typer.echo(rendered(PAGE / "drawn.txt", values), nl=False)
+    typer.echo(render_template(PAGE / "drawn.txt", values), nl=False)
 
 
 @command.command("read")
 def read_labels(
-    study: StudyFile,
+    study: AuditedStudy,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What came back from the raters.")],
     partial: Annotated[bool, typer.Option("--partial", help="Go on although rows have no label yet.")] = False,
-    folder: Folder = None,
+    folder: AuditFolder = None,
 ) -> None:
     """Read what people labelled, and make it the study's own labels and gold.
 
@@ -119,7 +119,7 @@ def read_labels(
     if not partial:
         check_finished(audit, marks)
     found = write_outputs(place, whole, gone, marks, config)
-    typer.echo(rendered(PAGE / "read.txt", found | {"folder": place, "percent": percent}), nl=False)
+    typer.echo(render_template(PAGE / "read.txt", found | {"folder": place, "percent": percent}), nl=False)
 
 
 def chosen(named: str, known: Sequence[str], what: str) -> list[str]:
@@ -152,7 +152,7 @@ def raters_of(text: str) -> list[str]:
 
 
 def factors_of(pairs: Sequence[str]) -> dict[str, float]:
-    """Return the factor of each stratum out of pairs such as `disagree=6`.
+    """Return the factor of each stratum from pairs such as `disagree=6`.
 
     Raises:
         UserError: for an unknown stratum or a factor that is not positive.
@@ -170,7 +170,7 @@ def factors_of(pairs: Sequence[str]) -> dict[str, float]:
 
 
 def write_outputs(
-    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Mapping[str, Any]
+    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[RaterMark], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write the five files; return what agreement.json holds.
 
@@ -178,7 +178,7 @@ def write_outputs(
     keeps what was decided.
     """
     audit = whole.without(gone)
-    rows = label_merging.resolved(audit, marks)
+    rows = label_merging.merge_labels(audit, marks)
     probability = label_merging.probabilities(audit, rows)
     people = agreement(rows, len(audit.orders), config["scoring"]["level"])
     expectations = {split: entry["expectation"] for split, entry in config["split_entries"].items()}
@@ -191,7 +191,7 @@ def write_outputs(
         "left_out": [[*cell, number] for cell, number in sorted(cells.items())],
         "resolved": {how: ways[how] for how in label_merging.WAYS},
         "marks": {rater: count for rater, count in given.items() if count},
-        "answered": label_merging.answered(rows),
+        "answered": label_merging.labelled_shares(rows),
         "missing": label_merging.missing_bounds(rows),
         "people": people,
         "estimates": estimates(people),
@@ -199,7 +199,7 @@ def write_outputs(
     write_jsonl(folder / "labels.jsonl", label_merging.label_rows(audit, rows, probability))
     count = write_jsonl(folder / "gold.jsonl", label_merging.gold_rows(rows, probability, expectations))
     write_text(folder / "gold.yaml", label_merging.gold_entry(audit, "gold.jsonl", count, people, folder.name))
-    in_dispute = label_merging.disputed(label_merging.resolved(whole, marks))
+    in_dispute = label_merging.disputed_rows(label_merging.merge_labels(whole, marks))
     shown = [row for row in in_dispute if row["id"] in audit.sample or row["adjudicated"]]
     write_text(folder / DISPUTED, disputed_sheet(audit.name, shown))
     write_json(folder / "agreement.json", found)

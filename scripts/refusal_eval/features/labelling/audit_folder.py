@@ -17,11 +17,11 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, write_text
-from refusal_eval.features.labelling.audit_sample import STRATA, Member, Text
+from refusal_eval.features.labelling.audit_sample import STRATA, AuditText, Member
 from refusal_eval.features.labelling.rater_files import page, read_first, sheet
 
 DESIGN, FRAME, SAMPLE, RATERS = "design.json", "frame.json", "sample.jsonl", "raters"
-Frame = dict[str, dict[str, dict[str, int]]]  # number of answers by model, split and prompt id
+AuditFrame = dict[str, dict[str, dict[str, int]]]  # number of answers by model, split and prompt id
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class Audit:
     # what design.json holds: `audit` (its id), `study`, `seed`, `strata`, `orders` and the other arguments
     design: dict[str, Any]
     sample: dict[str, dict[str, Any]]  # rows of sample.jsonl, by id
-    frame: Frame | None = None  # how many answers could be drawn; None of an audit that did not write it down
+    frame: AuditFrame | None = None  # how many answers could be drawn; None of an audit that did not write it down
 
     @property
     def name(self) -> str:
-        """The audit's id."""
         return str(self.design["audit"])
 
     @cached_property
@@ -58,13 +57,13 @@ class Audit:
 
 def audit_of(
     arguments: Mapping[str, Any],
-    texts: Iterable[Text],
+    texts: Iterable[AuditText],
     rows: Iterable[dict[str, Any]],
     orders: Mapping[str, list[str]],
 ) -> Audit:
     """Return the audit of a sample (`audit_sample.sample_rows`) of these texts; its id hashes all that decides it."""
     texts, sample = list(texts), {row["id"]: row for row in rows}
-    strata, frame = {}, Frame()
+    strata, frame = {}, AuditFrame()
     for name in STRATA:
         found = [text for text in texts if text.stratum == name]
         own = [row["probability"] for row in sample.values() if row["stratum"] == name]
@@ -80,12 +79,12 @@ def audit_of(
 
 
 def write_audit(folder: Path, audit: Audit) -> bool:
-    """Write an audit to its folder; return False, and write nothing, where the same audit lies there already.
+    """Write an audit to its folder; return False, and write nothing, if the same audit is already there.
 
-    What people filled in is never written over.
+    Files that people filled in are never overwritten.
 
     Raises:
-        UserError: if another audit lies there.
+        UserError: if the folder holds another audit.
     """
     if (folder / DESIGN).is_file():
         if read_json(folder / DESIGN)["audit"] == audit.name:

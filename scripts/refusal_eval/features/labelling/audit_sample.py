@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT
+from refusal_eval.config.datasets import Dialogue
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
@@ -30,7 +30,6 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]
-Row = Mapping[str, Any]
 
 DISAGREE: Final = "disagree"
 UNJUDGED: Final = "unjudged"
@@ -51,13 +50,13 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Text:
+class AuditText:
     """One text to be labelled: a conversation, the answer to it, and all answers of the study that are equal."""
 
     id: str  # 16 hex digits of the hash of messages and answer
     cluster: str  # of the prompt
     stratum: str  # what the judges say of it, one of `STRATA`
-    members: list[Member] = field(default_factory=list)  # the answers it stands for
+    members: list[Member] = field(default_factory=list)  # the answers it represents
     probability: float = 1.0  # with which it came into the sample
 
 
@@ -73,22 +72,22 @@ def stratum_of(labels: Collection[str | None]) -> str:
     return UNJUDGED if not given or None in labels else given.pop()
 
 
-def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[Text]:
+def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[AuditText]:
     """Return all texts of these cells that can be labelled.
 
-    Equal texts that judges labelled differently (each is judged again where a judge draws) count as `disagree`. A text
+    Equal texts that judges labelled differently (a judge that samples judges each again) count as `disagree`. A text
     has the cluster of its first answer, under a name that means the same in all splits.
 
     Raises:
         UserError: if the study has not made its answers and verdicts.
     """
-    texts: dict[str, Text] = {}
+    texts: dict[str, AuditText] = {}
     for model, split in product(models, list(splits)):
         verdicts = [rows_of(config, "verdicts", judge, model, split) for judge in config["judges"]]
         labels = [{place_of(row): row["label"] for row in rows if row["state"] == JUDGED} for rows in verdicts]
         for row in cell_answers(config, model, split):
             stratum = stratum_of([found.get(place_of(row)) for found in labels])
-            text = texts.setdefault(row["id"], Text(row["id"], row["cluster"], stratum))
+            text = texts.setdefault(row["id"], AuditText(row["id"], row["cluster"], stratum))
             if text.stratum != stratum:
                 texts[text.id] = replace(text, stratum=DISAGREE)
             text.members.append(Member(model, split, *place_of(row)))
@@ -113,10 +112,10 @@ def refuse_outdated(config: Config, models: Iterable[str], splits: Iterable[str]
 def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, Any]]:
     """Yield each answer of a cell that enters a rate and that somebody can read, with `messages`, `cluster` and `id`.
 
-    These are the complete and truncated answers to scored turns (`dialogues.scored_turns`).
+    These are the complete and truncated answers to scored turns.
     """
     dialogue = config["split_entries"][split].get("dialogue")
-    scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
+    scored = Dialogue.model_validate(dialogue).scored_turns if dialogue else "all"
     prompts = {row["id"]: row for row in rows_of(config, "prompts", split)}
     for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split), scored):
         name = content_id({"messages": messages, "answer": row["answer"]})
@@ -139,7 +138,9 @@ def _path_of(config: Config, *place: str) -> Path:
     return Path(Paths(config).results, f"{'/'.join(place)}.jsonl")
 
 
-def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:
+def sample_rows(
+    config: Config, drawn: Iterable[AuditText], orders: Mapping[str, Collection[str]]
+) -> list[dict[str, Any]]:
     """Return the rows of the sample, sorted by id: each text with its messages and answer, and who labels it."""
     first = {min(text.members): text for text in drawn}
     given = {rater: frozenset(names) for rater, names in orders.items()}
@@ -154,7 +155,7 @@ def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Coll
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member], list[Member]]:
+def gone_and_changed(config: Config, sample: Iterable[Mapping[str, Any]]) -> tuple[list[Member], list[Member]]:
     """Return the answers behind a sample that the study no longer asks for, and those that are not what was drawn.
 
     Gone are those whose model, split, prompt or sample was taken out since.
@@ -170,16 +171,16 @@ def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member
 
 
 def draw(
-    texts: Iterable[Text], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
-) -> list[Text]:
-    """Return the sample, sorted by id: `size` texts with their probability, or all of them where there are no more.
+    texts: Iterable[AuditText], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
+) -> list[AuditText]:
+    """Return the sample, sorted by id: `size` texts with their probability, or all if there are no more.
 
     The same texts and arguments give the same sample, whatever the order of the texts.
 
     Raises:
-        UserError: if there is nothing to draw from, or `size` is below the number of strata that hold something.
+        UserError: if there is nothing to draw from, or `size` is below the number of nonempty strata.
     """
-    strata: dict[str, list[Text]] = {name: [] for name in STRATA}
+    strata: dict[str, list[AuditText]] = {name: [] for name in STRATA}
     for text in texts:
         strata[text.stratum].append(text)
     strata = {name: found for name, found in strata.items() if found}
@@ -198,19 +199,19 @@ def draw(
     return sorted(drawn, key=lambda text: text.id)
 
 
-def _cell(text: Text) -> tuple[str, str]:
+def _cell(text: AuditText) -> tuple[str, str]:
     first = min(text.members)
     return first.split, first.model
 
 
 def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, least: int) -> dict[str, int]:
-    """Return how many texts of each stratum are drawn; `size` in all, or all there are.
+    """Return how many texts to draw from each stratum; `size` in total, or all texts.
 
     Args:
         texts: the number of texts in each stratum, at least 1.
-        sizes: what the numbers are in proportion to.
+        sizes: weights of the strata, to which the numbers are proportional.
         size: of the sample.
-        least: drawn of each stratum, as far as it holds so many and `size` allows for it in every stratum.
+        least: the minimum from each stratum, if it has as many and `size` allows it in all strata.
 
     Raises:
         UserError: if `size` is below the number of strata.
@@ -261,11 +262,11 @@ def systematic(probabilities: NDArray[np.float64], start: float) -> list[int]:
     return sorted([*certain.tolist(), *others[hits].tolist()])
 
 
-def assigned(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
+def assign_raters(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
     """Return the rows of each rater, in the order in which that rater sees them.
 
     A random `share` of all rows goes to two raters, every other row to one; raters take turns. The choice does not
-    depend on anything about a row, so that those with two raters stand for all.
+    depend on anything about a row, so that rows with two raters represent all rows.
     """
     order = sorted(ids, key=lambda name: sha256_of([seed, "raters", name]))
     double = round(share * len(order)) if len(raters) > 1 else 0

@@ -7,13 +7,13 @@ The label of a row, by the first of these that applies:
     agreed        two raters gave the same label
     drawn         they gave different labels: that of one of them, drawn at random (by the seed)
 
-Leaving rows in dispute out would leave out the hard ones and flatter every judge. Most rows are labelled by one rater
-who happened to get them; drawing one of two is the same thing, so that all rows have the label of a rater taken at
-random, and every row keeps its weight. An adjudicated label is better, and replaces the drawn one.
+Dropping disputed rows would drop the hard ones and flatter every judge. Most rows are labelled by one rater who
+happened to get them; drawing one of two is the same thing, so that all rows have the label of a rater taken at random,
+and every row keeps its weight. An adjudicated label is better, and replaces the drawn one.
 
-Rows without a label (unsure, skipped, not reached) are missing. The rows of their stratum that have one stand for them
-too: their probability is multiplied by the share of the stratum, by weight, that has a label. That is right if within a
-stratum what is missing is like what is not; `missing_bounds` says what it could hide.
+Rows without a label (unsure, skipped, not reached) are missing. The labelled rows of their stratum represent them too:
+their probability is multiplied by the share of the stratum, by weight, that has a label. That is right if labels are
+missing at random within a stratum; `missing_bounds` shows what it could hide.
 """
 
 import math
@@ -30,7 +30,7 @@ from refusal_eval.core.files import answer_id, sha256_of
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.labelling.audit_folder import Audit
 from refusal_eval.features.labelling.audit_sample import Member
-from refusal_eval.features.labelling.rater_marks import Mark
+from refusal_eval.features.labelling.rater_marks import RaterMark
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 
 WAYS = ("adjudicated", "single", "agreed", "drawn", "missing")
@@ -41,50 +41,50 @@ GOLD_COLUMNS = ("messages", "answer", "label", "cluster", "answering_model", "ex
 
 
 @dataclass(frozen=True)
-class Labelled:
+class MergedLabel:
     """A row of the sample with what people say of it."""
 
     row: Mapping[str, Any]  # of sample.jsonl
-    label: str | None  # None where nobody could give one
+    label: str | None  # None if no rater could give one
     how: str  # one of `WAYS`
     given: Mapping[str, str]  # the labels of raters, by their names
-    marks: Sequence[Mark]  # all marks, sorted by rater; that of who decides has none
+    marks: Sequence[RaterMark]  # all marks, sorted by rater; that of who decides has none
 
     @property
     def weight(self) -> float:
-        """How many of the study's answers the row stands for."""
+        """The number of the study's answers that the row stands for."""
         return len(self.row["members"]) / float(self.row["probability"])
 
     @property
     def people(self) -> int:
-        """How many people gave it a label."""
+        """The number of people who labelled it."""
         return len(self.given) + (self.how == "adjudicated")
 
 
-def resolved(audit: Audit, marks: Iterable[Mark]) -> list[Labelled]:
+def merge_labels(audit: Audit, marks: Iterable[RaterMark]) -> list[MergedLabel]:
     """Return the rows of the sample with their labels, sorted by id."""
-    by_row: dict[str, list[Mark]] = defaultdict(list)
+    by_row: dict[str, list[RaterMark]] = defaultdict(list)
     for mark in sorted(marks):
         by_row[mark.id].append(mark)
-    return [_resolved(audit.sample[name], by_row[name], audit.design["seed"]) for name in sorted(audit.sample)]
+    return [_merge_row(audit.sample[name], by_row[name], audit.design["seed"]) for name in sorted(audit.sample)]
 
 
-def _resolved(row: Mapping[str, Any], marks: Sequence[Mark], seed: int) -> Labelled:
+def _merge_row(row: Mapping[str, Any], marks: Sequence[RaterMark], seed: int) -> MergedLabel:
     given = {mark.rater: mark.label for mark in marks if mark.rater and mark.label in LABELS}
     labels = list(given.values())
     if decided := [mark.label for mark in marks if not mark.rater]:
-        return Labelled(row, decided[0], "adjudicated", given, marks)
+        return MergedLabel(row, decided[0], "adjudicated", given, marks)
     if not labels:
-        return Labelled(row, None, "missing", given, marks)
+        return MergedLabel(row, None, "missing", given, marks)
     if len(set(labels)) == 1:
-        return Labelled(row, labels[0], "single" if len(labels) == 1 else "agreed", given, marks)
+        return MergedLabel(row, labels[0], "single" if len(labels) == 1 else "agreed", given, marks)
     place = int(sha256_of([seed, "drawn", row["id"]])[:8], 16) % len(labels)
-    return Labelled(row, labels[place], "drawn", given, marks)
+    return MergedLabel(row, labels[place], "drawn", given, marks)
 
 
-def answered(rows: Iterable[Labelled]) -> dict[str, float]:
+def labelled_shares(rows: Iterable[MergedLabel]) -> dict[str, float]:
     """Return the share of each stratum's weight that has a label; exactly 1 where nothing is missing."""
-    strata: dict[str, list[Labelled]] = defaultdict(list)
+    strata: dict[str, list[MergedLabel]] = defaultdict(list)
     for one in rows:
         strata[one.row["stratum"]].append(one)
     return {
@@ -93,15 +93,15 @@ def answered(rows: Iterable[Labelled]) -> dict[str, float]:
     }
 
 
-def probabilities(audit: Audit, rows: Sequence[Labelled]) -> dict[str, float]:
-    """Return the probability of each row that has a label: that of its draw, times the share of its stratum answered.
+def probabilities(audit: Audit, rows: Sequence[MergedLabel]) -> dict[str, float]:
+    """Return the probability of each labelled row: that of its draw, times the labelled share of its stratum.
 
     The weights of a stratum sum to the same with and without what is missing.
 
     Raises:
-        UserError: if a stratum has no label at all: nothing could stand for it.
+        UserError: if a stratum has no label at all, so that nothing represents it.
     """
-    share = answered(rows)
+    share = labelled_shares(rows)
     if empty := [stratum for stratum, part in share.items() if part == 0]:
         answers = sum(audit.design["strata"][stratum]["answers"] for stratum in empty)
         raise UserError(
@@ -111,7 +111,7 @@ def probabilities(audit: Audit, rows: Sequence[Labelled]) -> dict[str, float]:
     return {one.row["id"]: one.row["probability"] * share[one.row["stratum"]] for one in rows if one.label}
 
 
-def missing_bounds(rows: Sequence[Labelled]) -> dict[str, Any]:
+def missing_bounds(rows: Sequence[MergedLabel]) -> dict[str, Any]:
     """Return how much is missing, and the share of refusals if all of it complied, or refused.
 
     Shares are of the audit's answers, by weight, in each reading: `low` and `high`, and `labelled`, the share among
@@ -127,8 +127,8 @@ def missing_bounds(rows: Sequence[Labelled]) -> dict[str, Any]:
     return found
 
 
-def disputed(rows: Iterable[Labelled]) -> list[dict[str, Any]]:
-    """Return the rows that somebody should decide, or decided: raters differ, or nobody gave a label but a mark.
+def disputed_rows(rows: Iterable[MergedLabel]) -> list[dict[str, Any]]:
+    """Return the rows that need a decision, or have one: raters differ, or gave marks but no label.
 
     Each has id, messages, answer, `labels` and `comments` (of all raters, without their names), `adjudicated` and the
     `comment` of who decided.
@@ -146,7 +146,7 @@ def disputed(rows: Iterable[Labelled]) -> list[dict[str, Any]]:
     return found
 
 
-def label_rows(audit: Audit, rows: Iterable[Labelled], probability: Mapping[str, float]) -> list[dict[str, Any]]:
+def label_rows(audit: Audit, rows: Iterable[MergedLabel], probability: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return a row for each answer that has a label, sorted by model, split, prompt, sample and turn.
 
     {"model", "split", "prompt_id", "sample", "turn", "label", "probability", "raters", "resolved", "cluster", "text",
@@ -170,11 +170,11 @@ def label_rows(audit: Audit, rows: Iterable[Labelled], probability: Mapping[str,
 
 
 def gold_rows(
-    rows: Iterable[Labelled], probability: Mapping[str, float], expectations: Mapping[str, str]
+    rows: Iterable[MergedLabel], probability: Mapping[str, float], expectations: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the rows of a gold source: one for each text and model, with the columns of `GOLD_COLUMNS`.
 
-    `weight` is the number of the study's answers that the row stands for: its own, over their probability.
+    `weight` is the number of the study's answers that the row represents: its own, divided by their probability.
     `expectations` are those of the splits.
     """
     found = []
@@ -191,8 +191,8 @@ def gold_rows(
 def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any], folder: str = "audit") -> str:
     """Return a catalogue file with the gold entry, ready to be named by a study under `catalogue:`.
 
-    `path` is that of the gold file seen from it, `people` what `rater_agreement.agreement` returned. The name of the
-    audit's `folder` is in the entry's: a study may have several audits.
+    `path` is the gold file's, relative to it, `people` what `rater_agreement.agreement` returned. The entry's name
+    contains the name of the audit's `folder`: a study may have several audits.
     """
     study = str(audit.design["study"])
     name = f"{study}-{re.sub('[^a-z0-9._-]+', '-', folder.lower())}"

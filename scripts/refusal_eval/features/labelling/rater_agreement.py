@@ -6,32 +6,32 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.features.labelling.label_merging import THREE, Labelled
+from refusal_eval.features.labelling.label_merging import THREE, MergedLabel
 from refusal_eval.stats.agreement.measures import UNSEEN, accuracy, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, resample_sums
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
 _EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three
 
 
-def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dict[str, Any]:
+def agreement(rows: Sequence[MergedLabel], raters: int, level: float = 0.95) -> dict[str, Any]:
     """Return how far people agree, `raters` in all.
 
     n, n_clusters       rows that two people labelled; unsure and skipped ones are in none
     few_clusters        whether these clusters are few, by their effective number
     strict, broad, three_class    `kappa` and `agreed` (share of equal labels), each with its interval. Rows count by
-                        weight (answers over probability), so that this is agreement on the study's answers and can
-                        stand beside a judge's; `kappa_of_sample` counts the rows alike
+                        weight (answers over probability), so that this is agreement on the study's answers,
+                        comparable with a judge's; `kappa_of_sample` counts the rows alike
     confusion           rows, by label of the first and second rater
     kind                `cohen` with two raters; with more, pairs differ from row to row, and `two raters at random`:
                         chance from both raters' labels together (Scott's pi, Fleiss' kappa for two ratings)
 
-    Where an interval cannot be given (fewer than 10 rows or 5 clusters, or one class alone) kappa is None.
+    If an interval cannot be given (fewer than 10 rows or 5 clusters, or a single class), kappa is None.
     """
     rows = [one for one in rows if len(one.given) == 2]
     pairs = [[LABELS.index(one.given[rater]) for rater in one.row["raters"] if rater in one.given] for one in rows]
@@ -57,7 +57,7 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     sums, plain = (cluster_tables(cluster_codes(clusters), codes[:, 0], codes[:, 1], own) for own in weighings)
     if not cohen:  # both raters are on both sides
         sums, plain = (own + own.transpose(0, 2, 1) for own in (sums, plain))
-    tables = sums.sum(axis=0), resampled(sums, seed_of("agreement of people")), plain.sum(axis=0)
+    tables = sums.sum(axis=0), resample_sums(sums, seed_of("agreement of people")), plain.sum(axis=0)
     for name, edge in _EDGES.items():
         classes = (codes >= edge).astype(int) if edge else codes
         sides = [classes[:, [0]], classes[:, [1]]] if cohen else [classes, classes]

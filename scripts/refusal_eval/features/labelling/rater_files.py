@@ -20,7 +20,7 @@ from markupsafe import Markup
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.core.yaml_files import read_yaml
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated", "comment")
@@ -41,42 +41,42 @@ _VALUE = re.compile(VALUE, re.IGNORECASE)
 
 
 LANGUAGES = ("en", *sorted(path.stem for path in (PAGE / "words").glob("*.yaml") if path.stem != "en"))
-Words = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
+PageWords = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
 
 
 @functools.cache
-def words_in(language: str) -> Words:
+def words_in(language: str) -> PageWords:
     """Return the instructions in one of `LANGUAGES`."""
-    words: Words = read_yaml(PAGE / "words" / f"{language}.yaml")
+    words: PageWords = read_yaml(PAGE / "words" / f"{language}.yaml")
     return words
 
 
 def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: str = "en") -> str:
     """Return the page of one rater with these rows of the sample, in their order, and instructions in a language.
 
-    The texts stand in it as data (JSON in which no `<` is left) and come onto the page as text, never as markup. Its
-    content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
-    and no connection is opened.
+    The page holds the texts as data (JSON without any `<`) and shows them as text, never as markup. Its content
+    security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded, and no
+    connection is opened.
     """
     shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
     words = words_in(language)
-    data = embedded({"audit": audit, "rater": rater, "words": words, "rows": shown})
+    data = embed({"audit": audit, "rater": rater, "words": words, "rows": shown})
     parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
     parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
     # Own files and data without markup: the only parts that are not escaped.
     made = {**{name: Markup(text) for name, text in parts.items()}, **hashes}
-    return rendered(PAGE / "page.html", {**made, "words": words})
+    return render_template(PAGE / "page.html", {**made, "words": words})
 
 
 def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
     """Return the text file that goes with a rater's sheet, in a language."""
     values = {"audit": audit, "rater": rater, "rows": rows, "words": words_in(language)}
-    return rendered(PAGE / "read_first.txt", values)
+    return render_template(PAGE / "read_first.txt", values)
 
 
-def embedded(value: Any) -> str:
-    """Return JSON that can stand in a script element: ASCII, and without <, > and &."""
+def embed(value: Any) -> str:
+    """Return JSON that is safe inside a script element: ASCII, without <, > and &."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -117,12 +117,12 @@ def same_text(shown: str, given: str) -> bool:
 
 
 def sheet_cell(text: str) -> str:
-    """Return a cell of a sheet that a spreadsheet leaves as it is: an apostrophe before what it would change."""
+    """Return a cell that a spreadsheet leaves unchanged: an apostrophe in front of what it would convert."""
     return "'" + text if _VALUE.fullmatch(text) else escaped_cell(text)
 
 
 def plain_sheet_cell(cell: str) -> str:
-    """Return what `sheet_cell` was given."""
+    """Undo `sheet_cell`."""
     return cell[1:] if cell.startswith("'") and _VALUE.fullmatch(cell[1:]) else plain_cell(cell)
 
 
@@ -133,7 +133,7 @@ def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the CSV of rows that somebody has to decide, as `label_merging.disputed` returns them."""
+    """Return the CSV of rows that need a decision, from `label_merging.disputed`."""
     return _csv(DISPUTED_COLUMNS, ({"audit": audit, **row, **shown_texts(row)} for row in rows))
 
 

@@ -19,7 +19,7 @@ MOST_PROBLEMS = 20
 _WRITTEN = re.compile(r'"((?:[^"\\]|\\.)*)"')  # a text in JSON
 
 
-class Mark(NamedTuple):
+class RaterMark(NamedTuple):
     """What one rater (`rater` is empty for who decides disputes) says of one row."""
 
     rater: str
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
     place: str  # file and line, for messages
 
 
-def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
+def read_marks(paths: Sequence[Path], audit: Audit) -> list[RaterMark]:
     """Return the marks in these files, sorted by rater and id; rows without a label are left out.
 
     A file is a sheet (CSV), what the page exported (JSON or CSV), or a sheet of disputes. The same label twice counts
@@ -40,7 +40,7 @@ def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
             not given to that rater, changed texts, unknown labels, two labels of one rater for one row.
     """
     problems: list[str] = []
-    found: dict[tuple[str, str], Mark] = {}
+    found: dict[tuple[str, str], RaterMark] = {}
     for path in paths:
         for mark in _marks_in(path, audit, problems):
             first = found.setdefault((mark.rater, mark.id), mark)
@@ -53,8 +53,8 @@ def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
     return [found[key] for key in sorted(found)]
 
 
-def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
-    reader = {".json": _exported, ".csv": read_sheet}.get(path.suffix.lower())
+def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[RaterMark]:
+    reader = {".json": _parse_export, ".csv": read_sheet}.get(path.suffix.lower())
     if reader is None:
         raise UserError(f"{path}: is neither .json nor .csv")
     marks = []
@@ -67,7 +67,7 @@ def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
     return marks
 
 
-def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _parse_export(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Lines and rows of a file that the page exported."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -91,7 +91,7 @@ def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         yield places.get(own["id"], 1), common | own
 
 
-def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:
+def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[RaterMark]:
     """The mark of a row; none where it has no label. What is wrong with the row is raised."""
     if row["audit"] != audit.name:
         other = row["audit"] or "none"
@@ -118,10 +118,10 @@ def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:
     comment = row.get("comment", "").strip()
     if deciding and comment and not label:
         raise UserError(f"row {name} has a comment and no decision: the sheet is written again, so keep it elsewhere")
-    return [Mark(rater, name, label, comment, place)] if label else []
+    return [RaterMark(rater, name, label, comment, place)] if label else []
 
 
-def check_finished(audit: Audit, marks: Iterable[Mark]) -> None:
+def check_finished(audit: Audit, marks: Iterable[RaterMark]) -> None:
     """Check that raters have marked all their rows.
 
     Raises:

@@ -25,7 +25,7 @@ from refusal_eval.features.lora.adapter_sources import AdapterSource
 from refusal_eval.features.lora.lora_change import adapter_name
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.tensors import Shape, read_tensors
-from refusal_eval.weights.weight_fetching import Fetching, Files, fetch_files
+from refusal_eval.weights.weight_fetching import Fetching, RemoteFiles, fetch_files
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -104,7 +104,7 @@ def fetch_adapter(source: Mapping[str, Any], fetching: Fetching) -> None:
     fetch_files(source, fetching, _names_to_fetch)
 
 
-def _names_to_fetch(place: hub.Repository, files: Files | None) -> list[str]:
+def _names_to_fetch(place: hub.Repository, files: RemoteFiles | None) -> list[str]:
     names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
     check_names(names, str(place), place.log)
     return wanted_names(names)

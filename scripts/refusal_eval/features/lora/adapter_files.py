@@ -3,13 +3,14 @@
 from typing import Any
 
 from refusal_eval.features.lora.adapter import FILES
+from refusal_eval.features.lora.lora_keys import LoraKeys
 from refusal_eval.study.study import Study
 from refusal_eval.weights.fingerprint import states_of
 
 
 def adapter_files(study: Study, model: str) -> list[str]:
     """Return what must be there before a model's adapter can be identified: a manifest, or its two files."""
-    source = study.models[model].lora
+    source = LoraKeys.of(study.models[model]).lora
     assert source is not None
     if not source.fetched:
         return [f"{source.model_dump()['path']}/{name}" for name in FILES]
@@ -21,7 +22,7 @@ def identified_adapter(study: Study, model: str) -> dict[str, Any]:
 
     Snakemake looks for newer inputs only, and not for files that were replaced by older ones.
     """
-    source = study.models[model].lora
+    source = LoraKeys.of(study.models[model]).lora
     assert source is not None
     written = source.model_dump(mode="json")
     if source.fetched:

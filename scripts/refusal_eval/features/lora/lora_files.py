@@ -1,11 +1,12 @@
 """The files of adapters: what is fetched, what identifies each, and that it fits its engine's weights."""
 
+from refusal_eval.features.lora.lora_keys import LoraKeys
 from refusal_eval.study.files import CACHE, File, Names
 from refusal_eval.study.study import Study
 
 
 def _adapted(study: Study) -> list[Names]:
-    return [(name,) for name, model in study.models.items() if model.lora]
+    return [(name,) for name, model in study.models.items() if LoraKeys.of(model).lora]
 
 
 FETCHED_ADAPTERS = File(

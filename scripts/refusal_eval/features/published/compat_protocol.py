@@ -10,8 +10,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import IN_ROWS
 
 if TYPE_CHECKING:
-    from refusal_eval.ask.render import Messages, Renderer
+    from refusal_eval.ask.render import Renderer
     from refusal_eval.config.checked_study import CheckedStudy
+    from refusal_eval.core.rubric import ChatMessages
 
 SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
 
@@ -31,7 +32,7 @@ class CompatProtocol(Protocol):
         "dropped."
     )
 
-    def token_ids(self, renderer: "Renderer", messages: "Messages", longest: int) -> list[int]:
+    def token_ids(self, renderer: "Renderer", messages: "ChatMessages", longest: int) -> list[int]:
         """Return a prompt's token ids as the published code makes them.
 
         White space is stripped from the question and from the rendered template, so that the line break after the

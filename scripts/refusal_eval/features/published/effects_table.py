@@ -15,12 +15,12 @@ from refusal_eval.report.paper.display import (
     marks_of,
     notes_of,
     number,
-    ordered,
+    order_names,
     percent,
     points,
 )
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import judges_notes
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NAMES = ("judge", "model", "split")
 
 
-def protocol_effects(data: TableData) -> Made:
+def protocol_effects(data: TableData) -> TableParts:
     """Return a row per judge, model, split and choice, in percent of the prompts that have a score."""
     cells, show = [read_json(path) for path in data.files["published"]], data.labels
     made = []
@@ -40,7 +40,7 @@ def protocol_effects(data: TableData) -> Made:
         for choice in cell["choices"]:
             change = None if None in (choice["refusing"], own) else choice["refusing"] - own
             made.append({**names, **choice, "refusing_change": change})
-    orders = {name: ordered((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
+    orders = {name: order_names((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
     marks = {cell: marks_of([score]) for cell, score in by_cell(data.scores).items()}
 
     def names_of(row: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from refusal_eval.core.states import JUDGED_ANSWER_STATES
 from refusal_eval.features.published.published_score import BAND, TAU, PromptScore, prompt_score
 from refusal_eval.judges.reasoned_judge import vote_of_text
 from refusal_eval.recorded.likelihoods import Probabilities
-from refusal_eval.stats.estimates.estimands import VOTES, Outcome
+from refusal_eval.stats.estimates.estimands import VOTES, SampleOutcome
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.units import bands_of, weighted_votes
 
@@ -32,13 +32,13 @@ CHOICES: Mapping[str, str] = {
 class Sample:
     """One answer: what our scoring knows of it, and what the published code takes from verdict and response."""
 
-    outcome: Outcome  # ours
+    outcome: SampleOutcome  # ours
     vote: float  # the published code's, from +1 to -1
     text: str | None  # what the judge wrote in the published form
     likely: Probabilities
 
 
-Unit = Sequence[Sample]  # the K samples of a prompt (of a dialogue: of one of its turns)
+Unit = Sequence[Sample]  # the K samples of a scored turn
 _NUMBERS = ("n_scored", "n_votes", "rate", "c", "refusing", "mixed", "complying", "low", "high")
 
 

@@ -11,14 +11,14 @@ from refusal_eval.features.published.protocol_effects import Sample, Unit, effec
 from refusal_eval.features.published.published_score import metrics
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT, vote_of_text
 from refusal_eval.recorded.likelihoods import Place, Probabilities
-from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes
+from refusal_eval.stats.estimates.estimands import VOTES, CellRow, sample_outcomes
 from refusal_eval.study.dialogues import scored_turns
 
 # Weights of refusals and compliances and their difference, as the published files call them.
 SCORE_FIELDS = ("answer_pos_prob", "answer_neg_prob", "answer_censor_score")
 
 
-def published_text(verdict: Row | None) -> str | None:
+def published_text(verdict: CellRow | None) -> str | None:
     """Return what a judge wrote in the published form, `refusal` or `not refusal` in free text; None without it.
 
     What other judges write ("Response refusal: no", a JSON with `"label": "compliance"`) comes out of constrained
@@ -28,7 +28,7 @@ def published_text(verdict: Row | None) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def vote_of_verdict(verdict: Row | None, by_text: bool) -> float:
+def vote_of_verdict(verdict: CellRow | None, by_text: bool) -> float:
     """Return the vote of a verdict (None where there is none), read like all others of its judge.
 
     `by_text` holds for a judge that writes texts in the published form (see `published_text`): then its texts alone
@@ -49,10 +49,10 @@ def vote_of_verdict(verdict: Row | None, by_text: bool) -> float:
 
 
 def cell_units(
-    prompts: Iterable[Row],
-    answers: Iterable[Row],
-    verdicts: Iterable[Row],
-    published: Iterable[Row],
+    prompts: Iterable[CellRow],
+    answers: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
+    published: Iterable[CellRow],
     samples: int,
     scored: str | None = None,
     votes: Mapping[Place, float] | None = None,

@@ -42,8 +42,8 @@ SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"
 TOLERANCE = 1e-6  # a difference below it is the rounding of float32
 
-Row = Mapping[str, Any]
-Place = tuple[str, int]  # a prompt's text, and how many rows with that text and a score stand before it
+PublishedRow = Mapping[str, Any]
+TextPlace = tuple[str, int]  # a prompt's text, and how many rows with that text and a score stand before it
 
 
 class Folder(NamedTuple):
@@ -54,16 +54,16 @@ class Folder(NamedTuple):
     prompts: Sequence[str]
     probabilities: Sequence[Sequence[float]]
     votes: Sequence[Sequence[float]]
-    scores: Mapping[Place, float] | None
+    scores: Mapping[TextPlace, float] | None
     metrics: Mapping[str, float] | None
 
 
 def files_of(
-    prompts: Sequence[Row],
-    answers: Iterable[Row],
-    verdicts: Iterable[Row],
-    published: Iterable[Row],
-    scores: Row,
+    prompts: Sequence[PublishedRow],
+    answers: Iterable[PublishedRow],
+    verdicts: Iterable[PublishedRow],
+    published: Iterable[PublishedRow],
+    scores: PublishedRow,
     end_mark: str | None = None,
     votes: Mapping[tuple[str, int, int], float] | None = None,
 ) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def files_of(
         raise UserError("dialogues have no place in the published layout")
     need_single_messages(prompts)
     units = cell_units(prompts, answers, verdicts, published, answers[-1]["sample"] + 1, votes=votes)
-    by_prompt: dict[str, list[tuple[Row, Sample]]] = {prompt["id"]: [] for prompt in prompts}
+    by_prompt: dict[str, list[tuple[PublishedRow, Sample]]] = {prompt["id"]: [] for prompt in prompts}
     for answer in answers:
         name = answer["prompt_id"]
         by_prompt[name].append((answer, units[name, 0][answer["sample"]]))
@@ -144,7 +144,7 @@ def _metrics(path: Path) -> dict[str, float]:
     return {key: number_of(share, f"{path}: `{key}`", PERCENTAGE) for key, share in shares.items()}
 
 
-def recomputed(folder: Folder) -> tuple[dict[Place, PromptScore], dict[str, float] | None]:
+def recomputed(folder: Folder) -> tuple[dict[TextPlace, PromptScore], dict[str, float] | None]:
     """Return the scores, without those that are dropped, and the metrics, from answers and judge scores."""
     votes = [*folder.votes, *[()] * len(folder.prompts)]
     scores = [prompt_score(*one) for one in zip(folder.probabilities, votes, strict=False)]
@@ -181,7 +181,7 @@ def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:
     return CHANNEL_ENDS[-1] if reasoning["format"] == "harmony" else str(reasoning["end"])
 
 
-def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str, Any]:
+def _answer_entry(answer: PublishedRow, sample: Sample, end_mark: str | None) -> dict[str, Any]:
     reasoning, text = answer["reasoning"] or "", answer["answer"] or ""
     if end_mark is not None and (text or answer["state"] == EMPTY):
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
@@ -191,7 +191,7 @@ def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str
     return {"text": reasoning + text, **cut, **dict(zip(PARTS.values(), sample.likely, strict=True))}
 
 
-def _places(prompts: Iterable[str]) -> list[Place]:
+def _places(prompts: Iterable[str]) -> list[TextPlace]:
     seen: Counter[str] = Counter()
     places = []
     for prompt in prompts:

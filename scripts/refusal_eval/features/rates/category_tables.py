@@ -5,25 +5,25 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
-from refusal_eval.report.paper.display import clean, mark_of, marks_of, ordered, wrapped
+from refusal_eval.report.paper.display import clean, mark_of, marks_of, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import common_notes, flags_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
-def categories(data: TableData) -> Made:
+def categories(data: TableData) -> TableParts:
     """Return a row per split and category, a column per model: headline rates in percent with intervals.
 
-    A rate has the marks of its own category; the marks of a split's cells stand at the split's name.
+    A rate has the marks of its own category; the marks of a split's cells follow the split's name.
     """
     show, judge = data.labels, data.asked["primary_judge"]
     rows = category_rows(data.estimates, judge, {score["split"]: score["headline"] for score in data.scores})
-    columns = ordered((str(row.model) for row in rows), data.order("models"))
+    columns = order_names((str(row.model) for row in rows), data.order("models"))
     cells = {(str(row.split), str(row.category), str(row.model)): row for row in rows}
-    places = {split: i for i, split in enumerate(ordered((str(row.split) for row in rows), data.order("splits")))}
+    places = {split: i for i, split in enumerate(order_names((str(row.split) for row in rows), data.order("splits")))}
     scores = [score for score in data.scores if score["split"] in places]
     marked = {split: marks_of(score for score in scores if score["split"] == split) for split in places}
     body = []
@@ -43,7 +43,7 @@ def categories(data: TableData) -> Made:
         marked=any(marked.values()),
         common=common,
     )
-    header = ["Split", "Category", "Prompts", *("\n".join(wrapped(show.model(m), HEADER_WIDTH)) for m in columns)]
+    header = ["Split", "Category", "Prompts", *("\n".join(wrap_text(show.model(m), HEADER_WIDTH)) for m in columns)]
     caption, align = "Refusal rate in percent with its interval, by category.", "llr" + "r" * len(columns)
     table = Table(f"categories-{judge}", caption, header, body, notes, keys=3, per_block=4, align=align)
     return categories_frame(rows), [table]

@@ -15,12 +15,12 @@ from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import (
     NO_DATA,
     Score,
+    add_marks,
     flags_in,
     headline,
     mark_of,
-    marked,
     marks_of,
-    ordered,
+    order_names,
     percent,
     points,
 )
@@ -35,10 +35,10 @@ from refusal_eval.stats.estimates.flags import derived_flags
 
 ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
 WRITTEN, SEEN = "written_to_label", "seen_gold"
-UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
+UNLIKE = 0.005  # tolerated deviation of a difference on shared prompts from that of the two rates it is compared with
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
-Cells = Mapping[tuple[str, str], Score]  # by model and split
+CellScores = Mapping[tuple[str, str], Score]  # by model and split
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class Errors:
     measured: Mapping[tuple[str, str], float] | None = None  # 1 - sensitivity and 1 - specificity, by reading
     seen: bool = False  # whether the judge was chosen or fitted on the answers that measured them
 
-    def missed(self, reading: str) -> float | None:
-        """Return the share of refusals that it misses."""
+    def miss_rate(self, reading: str) -> float | None:
+        """Return the share of refusals it misses."""
         return self._share("judge_sensitivity", reading)
 
-    def overcalled(self, reading: str) -> float | None:
-        """Return the share of compliances that it calls refusals."""
+    def overcall_rate(self, reading: str) -> float | None:
+        """Return the share of compliances it calls refusals."""
         return self._share("judge_specificity", reading)
 
     def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
-        """Return by how much either error alone would move a rate; None where no rate is left to say so."""
-        missed, overcalled = self.missed(reading), self.overcalled(reading)
+        """Return by how much each error alone would move a rate; None if no rate is left to show it."""
+        missed, overcalled = self.miss_rate(reading), self.overcall_rate(reading)
         return (
             None if missed is None or missed >= 1 else missing(rate, missed, blocked),
             None if overcalled is None or overcalled >= 1 else overcalling(rate, overcalled, blocked),
@@ -81,23 +81,23 @@ def judge_errors(data: TableData) -> list[Errors]:
             seen |= {str(row.parameter)} if SEEN in row.flags else set()
     measured = [
         Errors(f"as on\n{data.labels.gold(gold)}", measured=found[gold], seen=gold in seen)
-        for gold in ordered(found, data.order("gold"))
+        for gold in order_names(found, data.order("gold"))
     ]
     assumed = [Errors(f"{percent(error, 0)} %", error) for error in (ASSUMED if measured else UNMEASURED)]
     return [*measured, *assumed]
 
 
 def missing(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much the rate is higher than read if the judge misses this share of the refusals."""
+    """Return how far the true rate lies above the measured one if the judge misses this share of refusals."""
     return min(1.0, blocked + (rate - blocked) / (1 - error)) - rate
 
 
 def overcalling(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much it is higher (below 0) if the judge calls this share of the compliances refusals."""
+    """Return how far (0 or less) it lies below if the judge calls this share of compliances refusals."""
     return max(blocked, (rate - error) / (1 - error)) - rate
 
 
-def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
+def judge_error_tables(data: TableData, cells: CellScores, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
     """Return what errors of the judge would do to each rate, and to each difference that the study tests.
 
     Args:
@@ -117,7 +117,7 @@ def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], spl
 
 def _rates_table(
     data: TableData,
-    cells: Cells,
+    cells: CellScores,
     places: Sequence[tuple[str, str]],
     found: Sequence[Estimate],
     errors: Sequence[Errors],
@@ -131,14 +131,14 @@ def _rates_table(
     header += [_column(way, error) for own in groups for way in WAYS for error in own]
     rows = []
     for place in places:
-        rate, blocked = headline(cells[place])["rate"], _blocked(cells[place])
+        rate, blocked = headline(cells[place])["rate"], _blocked_share(cells[place])
         row = [show.model(place[0]), show.split(place[1]), percent(rate) + marks_of([cells[place]])]
         if own:
-            row.append(marked(rate_text(own[place].row()), own[place].flags) if place in own else NO_DATA)
+            row.append(add_marks(rate_text(own[place].row()), own[place].flags) if place in own else NO_DATA)
         if several:
             rates = [one.value or 0.0 for one in spread[place]]
             text = f"{percent(min(rates))} to {percent(max(rates))}" if rates else NO_DATA
-            row.append(marked(text, derived_flags(one.flags for one in spread[place])))
+            row.append(add_marks(text, derived_flags(one.flags for one in spread[place])))
         shifts = {error.name: error.shifts(rate, blocked, cells[place]["headline"]) for error in errors}
         moved = [shifts[error.name][way] for own in groups for way in range(len(WAYS)) for error in own]
         rows.append([*row, *(points(by) + marks_of([cells[place]]) if by is not None else NO_DATA for by in moved)])
@@ -153,7 +153,7 @@ def _rates_table(
 
 
 def _column(way: str, error: Errors) -> str:
-    """Return the head of a column; whether it is measured decides where its line breaks."""
+    # A measured error is short enough for one line.
     return f"{way}\n{error.name}" if error.assumed is not None else f"{way} {error.name}"
 
 
@@ -162,17 +162,19 @@ def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[s
     texts = []
     for error in (one for one in errors if one.measured is not None):
         each = [
-            f"misses {percent(error.missed(reading))} % of people's refusals and overcalls "
-            f"{percent(error.overcalled(reading))} % of their other answers ({reading})"
+            f"misses {percent(error.miss_rate(reading))} % of people's refusals and overcalls "
+            f"{percent(error.overcall_rate(reading))} % of their other answers ({reading})"
             for reading in readings
-            if (error.missed(reading), error.overcalled(reading)) != (None, None)
+            if (error.miss_rate(reading), error.overcall_rate(reading)) != (None, None)
         ]
         seen = " The judge was chosen or fitted on this gold, so these errors are too small." if error.seen else ""
         texts.append(f"{error.name.removeprefix('as on')}: the judge {'; '.join(each)}.{seen}".strip())
     return texts
 
 
-def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate], errors: Sequence[Errors]) -> Table:
+def _differences_table(
+    data: TableData, cells: CellScores, tested: Sequence[Estimate], errors: Sequence[Errors]
+) -> Table:
     show, judge = data.labels, data.asked["primary_judge"]
     header = [
         "Split",
@@ -187,7 +189,7 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         own = [headline(cell)["rate"] for cell in _sides(row, cells)]
         known = [found.get((row.model, row.parameter, row.split)) for found in shared.values()]
         rates = own if None in known else known
-        sides = sorted(zip(rates, map(_blocked, _sides(row, cells)), strict=True))
+        sides = sorted(zip(rates, map(_blocked_share, _sides(row, cells)), strict=True))
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
         moved = [_most_moved(error, sides, _sides(row, cells)[0]["headline"]) for error in errors]
         marks = mark_of({*row.flags, *flags_in(_sides(row, cells))})
@@ -199,7 +201,7 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
             [
-                *(*names, marked(points(row.value), row.flags)),
+                *(*names, add_marks(points(row.value), row.flags)),
                 *(NO_DATA if by is None else f"±{percent(by)}{marks}" for by in moved),
                 *(NO_DATA if share is None else f"{percent(share)}{marks}" for share in needed),
             ]
@@ -228,20 +230,20 @@ def _most_moved(error: Errors, sides: Iterable[tuple[float, float]], reading: st
     return None if None in shifts else max(abs(shift) for shift in shifts if shift is not None)
 
 
-def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:
+def _is_tested(row: Estimate, data: TableData, cells: CellScores) -> bool:
     """Whether this is a difference between two models that the table shows."""
     sides = [(str(model), str(row.split)) for model in (row.model, _other(row))]
     own = row.estimand == "rate_difference" and row.judge == data.asked["primary_judge"]
     return own and all(side in cells and headline(cells[side])["rate"] is not None for side in sides)
 
 
-def _sides(row: Estimate, cells: Cells) -> list[Score]:
-    """The cells that are compared."""
+def _sides(row: Estimate, cells: CellScores) -> list[Score]:
+    """Return the two cells compared."""
     return [cells[str(model), str(row.split)] for model in (row.model, _other(row))]
 
 
 def _other(row: Estimate) -> str:
-    """The model that is subtracted; no model's name where it is a judge."""
+    """Return the model subtracted (for a comparison of judges, not a model's name)."""
     return str(row.parameter).removeprefix(SUBTRACTED)
 
 
@@ -255,5 +257,5 @@ def _by_judge(score: Score, place: tuple[str, str], found: Iterable[Estimate]) -
     ]
 
 
-def _blocked(score: Score) -> float:
+def _blocked_share(score: Score) -> float:
     return float(state_shares(score)["blocked"] or 0.0)

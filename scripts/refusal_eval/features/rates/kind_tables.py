@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
-from refusal_eval.report.paper.display import clean, mark_of, ordered, wrapped
+from refusal_eval.report.paper.display import clean, mark_of, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -24,15 +24,15 @@ _NAMES = {
 _COLUMNS = ("judge", "model", "split", "estimand", "reading", "samples", "n_prompts", "n_clusters")
 
 
-def kinds(data: TableData) -> Made:
+def kinds(data: TableData) -> TableParts:
     """Return a row per judge, split and kind of answer, a column per model: shares in percent with intervals.
 
-    Below the kinds stand the numbers that a judge's own label set gives: quality, compliance and useful safety rate.
+    Below the kinds follow the numbers from a judge's own label set: quality, compliance and useful safety rate.
     """
     show = data.labels
     rows = [e for e in data.estimates if e.estimand in ("kind_share", *_NAMES)]
     judges, splits, models = (
-        ordered((str(getattr(row, noun)) for row in rows), data.order(f"{noun}s"))
+        order_names((str(getattr(row, noun)) for row in rows), data.order(f"{noun}s"))
         for noun in ("judge", "split", "model")
     )
     cells = {(str(row.judge), str(row.split), _name(row), row.model): row for row in rows}
@@ -56,7 +56,7 @@ def kinds(data: TableData) -> Made:
         safe="compliance_rate" in found,
         own=[note for note in flags_notes(row.flags for row in rows) if note not in common],
     )
-    header = ["Judge", "Split", "Answers", *("\n".join(wrapped(show.model(m), HEADER_WIDTH)) for m in models)]
+    header = ["Judge", "Split", "Answers", *("\n".join(wrap_text(show.model(m), HEADER_WIDTH)) for m in models)]
     caption, align = "Kinds of answers, in percent with intervals.", "lll" + "r" * len(models)
     return _frame(rows), [Table("kinds", caption, header, body, notes, keys=3, per_block=4, align=align)]
 

@@ -12,26 +12,35 @@ import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
 from refusal_eval.features.rates.judge_error_tables import judge_error_tables
-from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
+from refusal_eval.report.paper.best_values import (
+    ModelPair,
+    NoninferiorityTests,
+    RateInterval,
+    best,
+    corrected_p,
+    noninferiority_p,
+    ties_note,
+)
 from refusal_eval.report.paper.display import (
     MARKS,
     NO_DATA,
+    Card,
     Labels,
     Score,
+    add_marks,
     by_cell,
     flags_in,
     headline,
     interval,
-    marked,
     marks_of,
     notes_of,
-    ordered,
+    order_names,
     percent,
-    wrapped,
+    wrap_text,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
@@ -58,24 +67,24 @@ _CUT = (TRUNCATED, TRUNCATED_REASONING)
 NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 
 
-def refusal(data: TableData) -> Made:
+def refusal(data: TableData) -> TableParts:
     """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
 
-    Further tables say how far errors of the judge would move these rates, and differences that the study tests.
+    Further tables show how far errors of the judge would move these rates, and the differences that the study tests.
 
-    Comparisons of two models, where the study has them, decide which others stand in bold beside the best rate.
+    Comparisons of two models, if the study has them, decide which other rates are bold besides the best.
     """
     show, judge, used = data.labels, data.asked["primary_judge"], data.scores
     p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
     no_worse = None if margin is None else noninferiority_p(data.results, judge)
     cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
     rows_of, columns_of = (
-        ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
+        order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
     )
     header = ["Model"]
     for split in columns_of:
         first = next(score for score in used if score["split"] == split)
-        lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
+        lines = [*wrap_text(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
     rows = [[show.model(m), *(cell_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
     compared = {s: (p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of}
@@ -99,7 +108,7 @@ def refusal(data: TableData) -> Made:
     return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
 
 
-def scores(data: TableData) -> Made:
+def scores(data: TableData) -> TableParts:
     """Return a row per judge, model and split: headline rate, both readings, worst-case bounds, shares of states."""
     cells, keys = _cells_and_keys(data)
     header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad", "c(x) > 0"]
@@ -114,7 +123,7 @@ def scores(data: TableData) -> Made:
                 _prompts_text(score),
                 str(score["samples"]),
                 cell_rate_text(score),
-                *(marked(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
+                *(add_marks(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
                 _positive_text(score["c"]["positive"]),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
@@ -131,14 +140,14 @@ def _positive_text(share: Mapping[str, Any] | None) -> str:
     """Return the share of prompts with c(x) > 0, with its interval and its marks."""
     if share is None or share["value"] is None:
         return NO_DATA
-    return marked(share_text(share["value"], (share["low"], share["high"])), share["flags"])
+    return add_marks(share_text(share["value"], (share["low"], share["high"])), share["flags"])
 
 
 def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: bool = False) -> pd.DataFrame:
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
-    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
-    turns, of which a prompt without a dialogue has one.
+    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns count; rates are over scored
+    turns.
     """
     peoples = [card for card in cards if is_peoples(card)]
 
@@ -163,7 +172,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
     return _frame(scores, rows)
 
 
-def states(data: TableData) -> Made:
+def states(data: TableData) -> TableParts:
     """Return a row per judge, model and split: the share of each state of answers, then of verdicts, of all answers.
 
     In the CSV `n_cut` are answers that are too long for the judge, which saw their head and tail.
@@ -190,11 +199,11 @@ def states(data: TableData) -> Made:
     return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
 
 
-def votes(data: TableData) -> Made:
+def votes(data: TableData) -> TableParts:
     """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
 
-    The CSV has a row for each measure, whose name carries K: none may be compared between different K. They are over
-    turns, of which a prompt without a dialogue has one.
+    The CSV has a row for each measure, with K in its name: none may be compared between different K. They are over
+    scored turns.
     """
     cells, keys = _cells_and_keys(data)
     sizes = sorted({score["samples"] for score in cells})
@@ -231,13 +240,15 @@ def _votes(score: Score) -> Iterable[dict[str, Any]]:
         yield {"measure": f"c@{k} {band}", "value": c[band], **unknown, **with_c}
 
 
-def answers(data: TableData) -> Made:
+def answers(data: TableData) -> TableParts:
     """Return a row per split and model: refusal rate, log-probability, length, what went wrong, right answers.
 
-    Models of one split stand below each other, so that a steered one stands by the model that it is and its control.
+    Models of one split are adjacent, so that a steered model is next to its plain one and its control.
     """
     cells = {(score["split"], score["model"]): score for score in by_cell(data.scores).values()}
-    splits, models = (ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models")))
+    splits, models = (
+        order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models"))
+    )
     found = [cells[split, model] for split in splits for model in models if (split, model) in cells]
     with_right = any(score["answers"]["right"] for score in found)
     header = ["Split", "Model", "Refusal rate", "Log-probability", "Tokens", "Cut", "Empty", "Loops"]
@@ -250,7 +261,7 @@ def answers(data: TableData) -> Made:
         more += [(percent(sum(shares[state] for state in _CUT)), score["state_flags"])]
         more += [(percent(shares[EMPTY]), score["state_flags"]), (rate_text(of["loops"]), own["loops"])]
         more += [(rate_text(of["right"]), own["right"])] if with_right else []
-        rows.append([*row, *(marked(text, flags) for text, flags in more)])
+        rows.append([*row, *(add_marks(text, flags) for text, flags in more)])
         further |= {flag for text, flags in more if text != NO_DATA for flag in flags} - flags_in(found)
     marks = notes_of(further)
     notes = filled_notes(
@@ -287,9 +298,11 @@ def _frame(scores: Iterable[Score], rows: Callable[[Score], Iterable[Mapping[str
 
 
 def _cells_and_keys(data: TableData) -> tuple[list[Score], list[str]]:
-    """The scores by judge, model and split, and the headers that name a row; a single judge stands in the notes."""
+    """Return the scores by judge, model and split, and the row headers; a single judge is named in the notes."""
     cells = by_cell(data.scores)
-    orders = [ordered((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))]
+    orders = [
+        order_names((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))
+    ]
     places = [{name: place for place, name in enumerate(order)} for order in orders]
     found = [cells[cell] for cell in sorted(cells, key=lambda cell: [places[i][cell[i]] for i in range(3)])]
     return found, [*(["Judge"] if len(orders[0]) > 1 else []), "Model", "Split"]
@@ -303,14 +316,14 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 def _best(
     cells: Mapping[tuple[str, str], Score],
     split: str,
-    p_values: Mapping[Pair, float],
-    no_worse: Shown | None,
+    p_values: Mapping[ModelPair, float],
+    no_worse: NoninferiorityTests | None,
     never: Collection[str] = NEVER_BOLD,
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt (`never`)."""
+    """Return the models whose rate on a split is bold (see `best`), except rates or intervals in doubt (`never`)."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
-        model: Rate(*(headline(score)[end] for end in _ENDS))
+        model: RateInterval(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
         if not set(never).intersection(score["flags"])
     }
@@ -383,4 +396,4 @@ class AnswersTable(StudyTable):
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        return bool(study.steered_models) or any(split.match for split in study.splits.values())
+        return any(change.may_spoil for change in study.changes) or any(split.match for split in study.splits.values())

@@ -1,12 +1,19 @@
-"""Steering: models with an intervention on the residual stream (docs/interventions.md)."""
+"""Steering: directions in activations, and models with an intervention along them (docs/steering.md)."""
 
-RULES = ["interventions"]
+RULES = ["directions", "interventions"]
 FILES = {
-    "activations": "steering_files:ACTIVATIONS",
     "directions": "steering_files:DIRECTIONS",
     "interventions": "steering_files:INTERVENTIONS",
     "cosines": "steering_files:COSINES",
-    "separation": "steering_files:SEPARATION",
-    "aqi": "steering_files:AQI",
 }
+SECTIONS = {"directions": "direction_entry:Direction"}
+STUDY_KEYS = {"directions": "direction_keys:DirectionKeys"}
+CONFIG_KEYS = {"directions": "direction_keys:DirectionEntries"}
+MODEL_KEYS = {"steering": "steering_keys:SteeringKeys"}
+CHECKS = {
+    "steering": "steering_mistakes:steering_mistakes",
+    "directions": "direction_mistakes:direction_mistakes",
+}
+ACTIVATION_USES = {"directions": "direction_use:DirectionUse"}
 CHANGES = {"intervention": "steering_change:SteeringChange"}
+FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}

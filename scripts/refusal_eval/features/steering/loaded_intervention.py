@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from refusal_eval.activations.intervention_file import GATED, CompiledIntervention, read_compiled
 from refusal_eval.ask.store import GATE
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
-from refusal_eval.engines.loaded_change import Ask, LoadedChange
+from refusal_eval.engines.loaded_change import LoadedChange, PostJson
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, read_compiled
 
 if TYPE_CHECKING:
     from refusal_eval.ask.pending import Pending
@@ -84,7 +84,7 @@ class LoadedIntervention(LoadedChange):
         asked = {"intervention": {"file": self.one.file, "sha256": self.one.sha256}}
         return {"worker-cls": WORKER, "additional-config": canonical_json(asked)}
 
-    async def prove(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def prove(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Return what the worker says of the intervention (see `proven`)."""
         record = await proven(self.one, ask, folder)
         with contextlib.suppress(ConnectionError):  # the end tells
@@ -95,7 +95,7 @@ class LoadedIntervention(LoadedChange):
         """Return why the worker refused the intervention."""
         return refusal(folder)
 
-    async def report(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def report(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Return how many tokens passed the gate (see `gate_counts`)."""
         return await gate_counts(self.one, ask, folder)
 
@@ -176,7 +176,7 @@ def refusal(folder: str) -> str:
     return f"It refused the intervention: {reason}. " if reason else ""
 
 
-async def proven(intervention: CompiledIntervention, ask: Ask, folder: str) -> dict[str, Any]:
+async def proven(intervention: CompiledIntervention, ask: PostJson, folder: str) -> dict[str, Any]:
     """Ask a started server for a few tokens; return what its worker then says: {"sha256", "mode", "layers", "fired"}.
 
     The first token is of a prefill step and the others are of decode steps, which on CUDA are graphs that are replayed.
@@ -216,7 +216,7 @@ async def proven(intervention: CompiledIntervention, ask: Ask, folder: str) -> d
     return record
 
 
-async def _changes_nothing(intervention: CompiledIntervention, ask: Ask) -> bool:
+async def _changes_nothing(intervention: CompiledIntervention, ask: PostJson) -> bool:
     """Tell whether greedy answers are the same without an intervention that should change them.
 
     Of modes with a gate it is not known: these tokens may not pass (see `refuse_nothing_passed` for those that are
@@ -224,7 +224,7 @@ async def _changes_nothing(intervention: CompiledIntervention, ask: Ask) -> bool
     """
     tensors = read_compiled(intervention.file)[1]
     strengths = [tensor for name, tensor in tensors.items() if name.rpartition(".")[2] in STRENGTHS]
-    if intervention.mode in GATED or not any(tensor.any() for tensor in strengths):
+    if intervention.gate is not None or not any(tensor.any() for tensor in strengths):
         return False
     for token in PROMPTS:
         asked = {"prompt": [token], "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0.0, "logprobs": 0}
@@ -236,7 +236,7 @@ async def _changes_nothing(intervention: CompiledIntervention, ask: Ask) -> bool
     return True
 
 
-async def gate_counts(intervention: CompiledIntervention, ask: Ask, folder: str) -> dict[str, Any]:
+async def gate_counts(intervention: CompiledIntervention, ask: PostJson, folder: str) -> dict[str, Any]:
     """Return {"tokens", "passed": {layer: tokens}} since it was last asked, or since the start; nothing without a gate.
 
     The tokens of the request that asks are not counted. Of several copies of the model one tells.
@@ -249,7 +249,7 @@ async def gate_counts(intervention: CompiledIntervention, ask: Ask, folder: str)
     Raises:
         ConnectionError: if the server does not tell.
     """
-    if intervention.mode not in GATED:
+    if intervention.gate is None:
         return {}
     Path(folder, COUNTS).unlink(missing_ok=True)
     await ask("/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0.0, "request_id": COUNTING})

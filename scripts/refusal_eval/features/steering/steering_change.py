@@ -20,8 +20,21 @@ class SteeringChange(Change):
     words: ClassVar[str] = "an intervention"
     own_load: ClassVar[bool] = True
     captured: ClassVar[bool] = True
+    may_spoil: ClassVar[bool] = True
     load_code: ClassVar[str] = "refusal_eval.features.steering.loaded_intervention:loaded_intervention"
+    made_up_code: ClassVar[str] = "refusal_eval.features.steering.made_up_intervention:made_up_intervention"
     words_code: ClassVar[str] = "refusal_eval.features.steering.steering_words:intervention_words"
+
+    def not_captured(self, value: Any) -> str | None:
+        if value.allow_overlap:
+            return "sets `allow_overlap`, which a separation cannot mark; name a model without it"
+        return None
+
+    def made_from(self, value: Any) -> list[tuple[str, str]]:
+        return [("directions", name) for name in value.directions]
+
+    def fitted_prompts(self, value: Any) -> bool:
+        return bool(value.allow_overlap)
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the card of a model's compiled intervention."""
@@ -51,7 +64,7 @@ class SteeringChange(Change):
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any], evaluated: bool = True) -> None:
     """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from.
 
-    A dialogue is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
+    A prompt is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
     has no mark for such prompts.
     """
     for direction in intervention["directions"]:

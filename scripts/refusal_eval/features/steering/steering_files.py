@@ -1,18 +1,25 @@
-"""The files of steering: activations, directions and what is measured of both, and interventions."""
+"""The files of steering: directions, their cosines, and interventions."""
 
-from refusal_eval.study.files import File, captured, with_endings
+from __future__ import annotations
 
-ACTIVATIONS = File(
-    ("activations/{positions}/{model}/{split}.safetensors",),
-    ("activations",),
-    captured,
-    of_report=True,
-    after="gold_answers",
-)
+from typing import TYPE_CHECKING
+
+from refusal_eval.features.steering.intervention_entry import intervention_of
+from refusal_eval.study.files import File, with_endings
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
+
+
+def steered_models(study: Study) -> list[str]:
+    """Return the models with an intervention."""
+    return [name for name, model in study.models.items() if intervention_of(model) is not None]
+
+
 DIRECTIONS = File(
     with_endings("directions/{direction}", "safetensors", "json"),
     ("direction",),
-    lambda study: [(direction,) for direction in study.directions],
+    lambda study: [(direction,) for direction in study.listed("directions")],
     of_report=True,
     shown=True,
     after="activations",
@@ -20,31 +27,14 @@ DIRECTIONS = File(
 INTERVENTIONS = File(
     with_endings("interventions/{model}", "json", "safetensors"),
     ("intervention",),
-    lambda study: [(model,) for model in study.steered_models],
+    lambda study: [(name,) for name in steered_models(study)],
     after="directions",
 )
 COSINES = File(
     ("directions/cosines.csv",),
     ("direction_cosines",),
-    lambda study: [()] if len(study.directions) > 1 else [],
+    lambda study: [()] if len(study.listed("directions")) > 1 else [],
     of_report=True,
     shown=True,
     after="cards",
-)
-SEPARATION = File(
-    ("separation/{separation}.csv",),
-    ("separation",),
-    lambda study: [(entry.name,) for entry in study.settings.separation],
-    of_report=True,
-    shown=True,
-    after="cosines",
-)
-AQI = File(
-    ("separation/aqi/{separation}.csv",),
-    ("aqi",),
-    lambda study: [(entry.name,) for entry in study.settings.separation if entry.aqi is not None],
-    "separation/aqi",
-    of_report=True,
-    shown=True,
-    after="separation",
 )

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import (
     CLUSTER_SIZE,
@@ -21,7 +21,7 @@ from refusal_eval.stats.estimates.intervals import (
     cluster_wilson,
 )
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, difference_part, rate_part
-from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, numbered
+from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, number_clusters
 from refusal_eval.stats.estimates.units import Units, few_of, independent_within
 
 # What happens to the safe prompt of a pair, and to the unsafe one.
@@ -49,7 +49,7 @@ def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) 
     Clusters are the pairs, and prompts those of them that have a rate.
     """
     sides = (safe, unsafe)
-    codes, groups = numbered([side.clusters for side in sides])
+    codes, groups = number_clusters([side.clusters for side in sides])
     means, prompts, answers = [], [], []
     for side, code in zip(sides, codes, strict=True):
         rates, known = side.rates[model], ~np.isnan(side.rates[model])
@@ -69,8 +69,8 @@ def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) 
         a, b = (own[paired] if refused else 1 - own[paired] for own, refused in zip(means, refuses, strict=True))
         values = np.clip(a * b, 0.0, 1.0)
         ends = cluster_wilson(values.tolist(), list(range(count)), level, draws)
-        share = Number(math.fsum(values) / count, ends.low, ends.high, PAIR_METHOD)
-        found.append(estimated(f"pairs_{name}", share, level, **about))
+        share = NumberInterval(math.fsum(values) / count, ends.low, ends.high, PAIR_METHOD)
+        found.append(estimate_from(f"pairs_{name}", share, level, **about))
     return found
 
 
@@ -96,16 +96,16 @@ def topics(rates: SplitRates, model: int, level: float, units: Units | None = No
         few = {flag for side in sides for flag in rates.few(model, side)}
         cells: list[Sequence[str]] = []
         if units is not None:
-            part = units.kept(units["category"] == name)
+            part = units.select(units["category"] == name)
             cells = [units.flags, part.own_flags(rates.reading, (topic.low, topic.high))]
         gap = difference_part(topic, others, 0.0, GAP_METHOD)
         about: dict[str, Any] = {"split": rates.split, "category": name, "reading": rates.reading}
         about |= {"n_prompts": int(mine.sum()), "n_clusters": len(set(rates.clusters[mine]))}
-        found.append(estimated("topic_difference", gap, level, flags=derived_flags(cells, few), **about))
+        found.append(estimate_from("topic_difference", gap, level, flags=derived_flags(cells, few), **about))
     return found
 
 
-def topic_rate(rates: SplitRates, name: str, model: int, level: float) -> Number:
+def topic_rate(rates: SplitRates, name: str, model: int, level: float) -> NumberInterval:
     """Return one model's rate on a topic.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
@@ -168,7 +168,7 @@ def languages_compared(
         names = group[side].tolist()
         rate = rate_part(rates[side], names, level, None if draws is None else int(draws[side].sum()))
         about: dict[str, Any] = {"n_prompts": int(side.sum()), "n_clusters": len(set(names)), "parameter": lang}
-        found[lang] = estimated("language_rate", rate, level, flags=few_of(rates[side], names), **about)
+        found[lang] = estimate_from("language_rate", rate, level, flags=few_of(rates[side], names), **about)
     gaps = []
     for second, first in itertools.combinations(common, 2):
         sides = [known & (tongue == lang) for lang in (first, second)]
@@ -193,19 +193,19 @@ def _differences(
     if len(twins) < MIN_TWINS:
         about |= {"n_prompts": int(sum(side.sum() for side in sides)), "flags": tuple({*first.flags, *second.flags})}
         about["n_clusters"] = len(means[0]) + len(means[1]) - len(twins)
-        one, other = (Number(e.value or 0.0, e.low, e.high, e.method) for e in pair)
-        return [estimated("language_difference", difference_part(one, other, 0.0, GAP_METHOD), level, **about)]
+        one, other = (NumberInterval(e.value or 0.0, e.low, e.high, e.method) for e in pair)
+        return [estimate_from("language_difference", difference_part(one, other, 0.0, GAP_METHOD), level, **about)]
     both = np.array([[own[twin] for own in means] for twin in twins])
     denominators = [_denominator(group[side], None if draws is None else draws[side]) for side in sides]
     names = [f"languages {name}", str(first.parameter), str(second.parameter)]
-    compared = _compared(both, denominators, names, level)
+    compared = _compare(both, denominators, names, level)
     assert compared.difference is not None  # there are twins
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     about |= {"n_prompts": int(inside.sum()), "n_clusters": len(twins), "flags": few_flags(len(twins))}
-    gap = Number(compared.difference, compared.low, compared.high, compared.method)
+    gap = NumberInterval(compared.difference, compared.low, compared.high, compared.method)
     test = f"sign flips over twins, {compared.test}"
     return [
-        estimated("language_difference", gap, level, **about),
+        estimate_from("language_difference", gap, level, **about),
         Estimate("language_difference_p", compared.p, method=test, **about),
     ]
 
@@ -217,10 +217,10 @@ def _denominator(group: NDArray[Any], draws: NDArray[np.int64] | None) -> int:
     return math.lcm(*draws.tolist()) * math.lcm(*Counter(group.tolist()).values())
 
 
-def _compared(rates: Floats, denominators: Sequence[int], names: Sequence[str], level: float) -> Paired:
+def _compare(rates: Floats, denominators: Sequence[int], names: Sequence[str], level: float) -> Paired:
     """Return the difference of the rates of twins (a row each), as of two models."""
     number = len(rates)
-    panel = Panel(
+    panel = PairedPanel(
         units=pd.MultiIndex.from_product([[""], range(number), [0]]),
         clusters=np.arange(number),
         splits=np.zeros(number, dtype=np.intp),

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.pooled_rates import (
@@ -33,17 +33,18 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     """Return the numbers of each model, in the order of the rates, as rows without judge, model and samples.
 
     youden_j                safety - over-refusal, from -1 to 1; 0 for a model that refuses both kinds alike. Each of
-                            the two is the mean over the splits of its kind of the rate of refusals. None, and nothing
-                            else, for a model without any rate on a split
-    tradeoff_correlation    of the errors of the two, by clusters with prompts in both (`pooled_rates.correlations`)
+                            the two is the mean over its splits of the rate of refusals. None, and no further numbers,
+                            for a model without a rate on a split
+    tradeoff_correlation    of the errors of the two, through clusters with prompts in both
+                            (`pooled_rates.correlations`)
     pareto_front            whether no other model beats it, 1 or 0 (see `pareto`)
-    pareto_front_share      in what share of the resamples that is so; None where a split of some model is one cluster,
-                            which no resample varies: it would be taken for known exactly. Not given where no other
-                            model has a place, so that nobody could beat it
+    pareto_front_share      the share of the resamples in which it is so; None if a split of some model is one cluster,
+                            which no resample varies: it would pass for exactly known. Missing if no other model has a
+                            place, so that none could beat it
 
-    Prompts (of dialogues scored turns) and clusters are those of both kinds together, so that a contrast pair is one
-    cluster. Flags are those of the model's cells on all these splits, and `few_clusters` where there is a J and the
-    rate of one of them rests on few; of a place on the front, those of all models that have a place, who decide it.
+    Prompts (scored turns) and clusters are those of both kinds together, so that a contrast pair is one
+    cluster. Flags are those of the model's cells on all these splits, and `few_clusters` if there is a J and the rate
+    of one of them rests on few; a place on the front has those of all models with a place, who decide it.
 
     Args:
         comply: splits whose prompts should be answered; at least one.
@@ -83,7 +84,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         of_front = about | {"flags": derived_flags((flags[other] for other in placed), own_few)}
         found.append(
             [
-                estimated("youden_j", j, level, **about),
+                estimate_from("youden_j", j, level, **about),
                 Estimate("tradeoff_correlation", correlation, **about),
                 Estimate("pareto_front", float(front[model]), **of_front),
             ]
@@ -95,12 +96,12 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     return found
 
 
-def region(over: Number, safe: Number, correlation: float, level: float) -> list[list[float]] | None:
+def region(over: NumberInterval, safe: NumberInterval, correlation: float, level: float) -> list[list[float]] | None:
     """Return the outline of the joint region, closed, as points [over-refusal, safety]; None without both intervals.
 
     An interval of one quantity reaches z standard errors, a region of two sqrt(chi2 with 2 degrees of freedom): the
-    half-axes are the distances to the ends of the intervals, widened by their ratio. Where a rate is 0 or 1 the region
-    ends there.
+    half-axes are the distances to the ends of the intervals, widened by their ratio. At a rate of 0 or 1 the region
+    ends.
     """
     if None in (over.low, over.high, safe.low, safe.high):
         return None
@@ -108,7 +109,7 @@ def region(over: Number, safe: Number, correlation: float, level: float) -> list
     angles = np.linspace(0.0, 2 * math.pi, _CORNERS + 1)
     x = np.cos(angles)
     y = correlation * x + math.sqrt(max(0.0, 1 - correlation**2)) * np.sin(angles)
-    points = np.column_stack([_scaled(over, x, reach), _scaled(safe, y, reach)])
+    points = np.column_stack([_scale(over, x, reach), _scale(safe, y, reach)])
     return [[float(a), float(b)] for a, b in np.clip(points, 0.0, 1.0).round(9)]
 
 
@@ -132,7 +133,7 @@ def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Number of prompts with a rate of the model, of dialogues of scored turns."""
+    """Return the number of scored turns with a rate of the model."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 
@@ -142,6 +143,6 @@ def wider(level: float) -> float:
     return float(math.sqrt(scipy.stats.chi2.ppf(level, 2)) / scipy.stats.norm.ppf((1 + level) / 2))
 
 
-def _scaled(part: Number, direction: Floats, wider: float) -> Floats:
+def _scale(part: NumberInterval, direction: Floats, wider: float) -> Floats:
     down, up = part.value - float(part.low or 0.0), float(part.high or 0.0) - part.value
     return np.asarray(part.value + wider * direction * np.where(direction < 0, down, up))

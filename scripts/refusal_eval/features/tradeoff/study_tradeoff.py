@@ -11,16 +11,18 @@ from refusal_eval.features.tradeoff.model_tradeoff import trade_off
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
-from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, without_duplicates
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, components, study_rates
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
-Study = Mapping[str, Any]
 Languages = Mapping[str, Mapping[str, str | None]]
 
 
 def study_trade_off(
-    units: Mapping[tuple[str, str, str], Units], study: Study, languages: Languages, left_out: Collection[Place] = ()
+    units: Mapping[tuple[str, str, str], Units],
+    study: Mapping[str, Any],
+    languages: Languages,
+    left_out: Collection[PromptPlace] = (),
 ) -> list[Estimate]:
     """Return the numbers of a study's trade-off that are in no other file.
 
@@ -40,7 +42,7 @@ def study_trade_off(
         for kind in ("comply", "refuse", "varies")
     }
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
-    once = counted_once(units, left_out)
+    once = without_duplicates(units, left_out)
     found = []
     for judge in study["judges"]:
         rates, counted = (study_rates(cells, judge, study) for cells in (units, once))
@@ -58,13 +60,15 @@ def study_trade_off(
     return found
 
 
-def languages_spoken(study: Study, languages: Languages) -> dict[str, list[str]]:
-    """Return the languages of each split that is pooled, where there are several in all (`contrasts.spoken_in`)."""
+def languages_spoken(study: Mapping[str, Any], languages: Languages) -> dict[str, list[str]]:
+    """Return the languages of each pooled split, if the study has several (`contrasts.spoken_in`)."""
     pooled = [split["name"] for split in study["splits"] if split["expectation"] in ("comply", "refuse")]
     return spoken_in({split: languages[split] for split in pooled})
 
 
-def _languages(rates: Mapping[str, SplitRates], study: Study, model: int, languages: Languages) -> Iterator[Estimate]:
+def _languages(
+    rates: Mapping[str, SplitRates], study: Mapping[str, Any], model: int, languages: Languages
+) -> Iterator[Estimate]:
     for related in study["related"]:
         # Translations in several splits share clusters; other splits of one source are compared for themselves.
         for group in components({split: rates[split].clusters.tolist() for split in related}):

@@ -16,12 +16,12 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
 from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
-from refusal_eval.plots.captions import study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
-from refusal_eval.report.paper.display import Score, flags_in, joined, mark_of, marks_of, percent
+from refusal_eval.report.paper.display import Score, flags_in, join_texts, mark_of, marks_of, percent
 from refusal_eval.report.paper.table_notes import k_text
-from refusal_eval.stats.estimates.estimate import Estimate, Number
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.pooled_rates import RATE_METHOD
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _MOST_REGIONS = 8  # models that all have their region drawn
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
-# Where the numbers of points stand, in points of the page.
+# Positions of the numbers of points, in points of the page.
 CLEAR = 2.2  # around a point, where no number may be
 _HIGH = 5.6  # height of a digit
 _NEAR = (6.5, 9.5)  # distances at which a number is seen to belong to its point
@@ -62,7 +62,6 @@ class TradeoffFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of a study with splits of both expectations."""
         return [] if _not_expected(study) else [cls(name="tradeoff", kind="tradeoff")]
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -72,7 +71,7 @@ class TradeoffFigure(OfModels):
             yield ("kind",), f"{message}`expectation: {wanted}`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return safety against over-refusal of each model; the good corner is at the top left.
+        """Draw safety against over-refusal of each model; the good corner is at the top left.
 
         Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
 
@@ -89,11 +88,13 @@ class TradeoffFigure(OfModels):
         fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
-    def _caption(self, scores: Sequence[Score], entries: Sequence[Entry], in_all: int, data: FigureData) -> Caption:
+    def _caption(
+        self, scores: Sequence[Score], entries: Sequence[LegendEntry], in_all: int, data: FigureData
+    ) -> Caption:
         show = data.labels
         readings = {score["split"]: score["headline"] for score in scores}
         comply, refuse = (
-            joined(
+            join_texts(
                 f"{show.split(split['name'])} ({readings[split['name']]})"
                 for split in data.splits
                 if split["expectation"] == kind
@@ -120,7 +121,7 @@ class TradeoffFigure(OfModels):
             words.append(
                 "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
                 "both and better in one, whether or not it is distinguishable"
-                + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else ".")
+                + (f"; share of resamples in which a model is on it: {join_texts(shares)}." if shares else ".")
             )
         if any(mark_of(entry.front_flags) for entry in shared):
             words.append("A mark at a share is that of any model that decides it.")
@@ -133,16 +134,16 @@ class TradeoffFigure(OfModels):
             )
         drawn = {entry.model for entry in entries}
         if lacking := [show.model(model) for model in data.shown.models if model not in drawn]:
-            words.append(f"Without a rate of both kinds, and so not shown: {joined(lacking)}.")
+            words.append(f"Without a rate of both kinds, and so not shown: {join_texts(lacking)}.")
         words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
         return Caption(self.title or "Safety against over-refusal.", words)
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """What is drawn of a model."""
 
-    over: Number
-    safe: Number
+    over: NumberInterval
+    safe: NumberInterval
     j: Estimate
     correlation: float
     on_front: bool
@@ -152,29 +153,28 @@ class Entry(NamedTuple):
 
     @property
     def model(self) -> str:
-        """Its name."""
         return str(self.j.model)
 
     @property
     def flags(self) -> Sequence[str]:
-        """The marks of its J, which are those of its place."""
+        # Those of J are also those of its place.
         return self.j.flags
 
     @property
     def place(self) -> Point:
-        """Where its dot lies, in percent."""
+        """The position of its dot, in percent."""
         return 100 * self.over.value, 100 * self.safe.value
 
 
-def _entry(rows: ModelRows | None) -> Entry | None:
+def _entry(rows: ModelRows | None) -> LegendEntry | None:
     """What is drawn of a model; None without both rates. Its region is an outline of numbers of the results table."""
     if rows is None or not (rows.over_refusal and rows.safety and rows.correlation and rows.front):
         return None
-    over, safe = (Number(row.value or 0.0, row.low, row.high) for row in (rows.over_refusal, rows.safety))
+    over, safe = (NumberInterval(row.value or 0.0, row.low, row.high) for row in (rows.over_refusal, rows.safety))
     correlation, level = rows.correlation.value or 0.0, rows.youden_j.level
     outline = None if level is None else region(over, safe, correlation, level)
     share = None if rows.front_share is None else rows.front_share.value
-    return Entry(over, safe, rows.youden_j, correlation, bool(rows.on_front), share, rows.front.flags, outline)
+    return LegendEntry(over, safe, rows.youden_j, correlation, bool(rows.on_front), share, rows.front.flags, outline)
 
 
 def _not_expected(study: StudyView) -> list[str]:
@@ -183,13 +183,13 @@ def _not_expected(study: StudyView) -> list[str]:
     return [wanted for wanted in ("comply", "refuse") if wanted not in found]
 
 
-def _name(entry: Entry, scores: Sequence[Score], data: FigureData) -> str:
+def _name(entry: LegendEntry, scores: Sequence[Score], data: FigureData) -> str:
     """Label of a model with the marks of its cells and its own."""
     own = (score for score in scores if score["model"] == entry.model)
     return data.labels.model(entry.model) + marks_of(own, entry.flags)
 
 
-def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
+def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
     from matplotlib.patches import Polygon
 
     fig = new_figure(data.points(False), [_PANEL])
@@ -215,7 +215,7 @@ def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scor
         look = Look(BLUE, BLUE, "o") if entry.on_front else Look(INK, "white", "o")
         ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **look.point())
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel(tagged("Over-refusal (%): lower is better", scores))
+    ax.set_xlabel(label_with_protocol("Over-refusal (%): lower is better", scores))
     ax.set_ylabel("Safety (%): higher is better")
     legend(fig, [], names, below=True)
     settle(fig, ax, [_PANEL])
@@ -225,12 +225,12 @@ def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scor
     return fig
 
 
-def _has_region(entry: Entry, entries: Sequence[Entry]) -> bool:
-    """Whether the region of a model is drawn: of many models only those on the front have one that can be seen."""
+def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
+    # Among many models, only regions on the front can be told apart.
     return len(entries) <= _MOST_REGIONS or bool(entry.on_front)
 
 
-def _ticks(entries: Sequence[Entry], axis: int) -> list[float]:
+def _ticks(entries: Sequence[LegendEntry], axis: int) -> list[float]:
     """Round numbers whose ends hold all points and regions, within 0 and 100."""
     from matplotlib.ticker import MaxNLocator
 
@@ -242,8 +242,8 @@ def _ticks(entries: Sequence[Entry], axis: int) -> list[float]:
     return [float(tick) for tick in ticks]
 
 
-def _front(entries: Sequence[Entry], ticks: tuple[list[float], list[float]]) -> list[Point]:
-    """Corners of the steps through the models that no other one beats: what lies below and to the right is beaten."""
+def _front(entries: Sequence[LegendEntry], ticks: tuple[list[float], list[float]]) -> list[Point]:
+    """Return the corners of the steps through the undominated models; what lies below and to the right is dominated."""
     front = sorted(entry.place for entry in entries if entry.on_front)
     corners = [(front[0][0], ticks[1][0])] if front else []
     for x, y in front:
@@ -251,7 +251,7 @@ def _front(entries: Sequence[Entry], ticks: tuple[list[float], list[float]]) -> 
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _paths(entries: Sequence[Entry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
+def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
     """Places of the models of each dose-response curve, in the order of their scales; curves of two points at least."""
     places = {entry.model: entry.place for entry in entries}
     found = [[places[model] for model in scales if model in places] for scales in curves.values()]
@@ -259,7 +259,7 @@ def _paths(entries: Sequence[Entry], curves: Mapping[str, Mapping[str, float]]) 
 
 
 def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:
-    """Number the points, off the line of `steps`; a number without room beside its point has a line to it."""
+    """Number the points, clear of the line of `steps`; a number that does not fit next to its point gets a line."""
     fig: Any = ax.get_figure()
     to_points = 72 / fig.dpi
     on_page, corners = (
@@ -268,7 +268,7 @@ def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> 
     )
     left, low, right, high = (to_points * end for end in ax.get_window_extent().extents)
     texts = [str(number) for number in range(1, len(points) + 1)]
-    placed = numbered(on_page, text_width(texts[-1]) / 2, corners, (left, low, right, high))
+    placed = place_numbers(on_page, text_width(texts[-1]) / 2, corners, (left, low, right, high))
     for text, point, (x, y), number in zip(texts, points, on_page, placed, strict=True):
         line = {"arrowstyle": "-", "linewidth": 0.4, "color": INK, "shrinkA": 0, "shrinkB": 1.6}
         ax.annotate(
@@ -279,7 +279,7 @@ def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> 
         )  # fmt: skip
 
 
-def _frame(entries: Sequence[Entry]) -> pd.DataFrame:
+def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for entry in sorted(entries, key=lambda entry: entry.model):
         row: dict[str, Any] = {"judge": entry.j.judge, "model": entry.model}
@@ -293,19 +293,19 @@ def _frame(entries: Sequence[Entry]) -> pd.DataFrame:
 
 
 class NumberPlace(NamedTuple):
-    """Where a number has its middle, and whether a line leads from it to its point."""
+    """The centre of a number, and whether a line connects it to its point."""
 
     at: Point
     line: bool
 
 
-def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[NumberPlace]:
+def place_numbers(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[NumberPlace]:
     """Return a place for the number of each point.
 
     Args:
         half: half the width of the widest number.
-        steps: corners of a line that numbers keep off.
-        panel: what they stay within; where it is full, the number of a point stands on others.
+        steps: corners of a line that numbers avoid.
+        panel: their bounds; if it is full, a number overlaps others.
     """
     from scipy.optimize import linear_sum_assignment
 

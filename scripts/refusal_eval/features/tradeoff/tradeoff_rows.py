@@ -21,7 +21,7 @@ class ModelRows(NamedTuple):
 
     @property
     def on_front(self) -> bool | None:
-        """Whether no other model beats it; None without a J."""
+        """Whether no other model dominates it; None without a J."""
         return None if self.front is None else self.front.value == 1
 
 

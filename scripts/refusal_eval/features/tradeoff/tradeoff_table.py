@@ -10,20 +10,20 @@ from refusal_eval.features.tradeoff.contrasts import CELLS
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
 from refusal_eval.report.paper.display import (
     NO_DATA,
+    add_marks,
     clean,
     flags_in,
     mark_of,
-    marked,
     marks_of,
     notes_of,
     number,
-    ordered,
+    order_names,
     p_text,
     percent,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
 from refusal_eval.report.results.cells import has_turns
@@ -39,11 +39,11 @@ _PAIRS = {
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
 _OWN = ("youden_j", "tradeoff_", "pareto_", "pairs_", "topic_", "language_")  # how its estimands begin
-LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
+LEAST_PROMPTS = 5  # of a topic in a table; smaller ones are only in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
-def tradeoff(data: TableData) -> Made:
+def tradeoff(data: TableData) -> TableParts:
     """Return over-refusal against safety, contrast pairs, languages and topics."""
     return tradeoff_frame(data.results, data.asked["splits"]), tradeoff_tables(data)
 
@@ -71,7 +71,7 @@ def tradeoff_tables(data: TableData) -> list[Table]:
     said = {
         "level": f"{100 * data.asked['level']:g} %",
         "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
-        "dialogues": {score["split"] for score in data.scores if has_turns([score])},
+        "of_turns": {score["split"] for score in data.scores if has_turns([score])},
         **{"rate_method": RATES, "recovered": RECOVERED},
         **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }
@@ -103,7 +103,7 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
                 show.model(model) + marks_of(own, j.flags),
                 *(rate_text(None if row is None else row.row()) for row in (found.over_refusal, found.safety)),
                 NO_DATA if j.value is None else value_text(j.value, (j.low, j.high)),
-                *(marked(text, rival) for text in (_on_front(found) if rivals else ())),
+                *(add_marks(text, rival) for text in (_on_front(found) if rivals else ())),
             ]
         )
     header = ["Model", "Over-refusal", "Safety", "Youden's J"]
@@ -220,7 +220,7 @@ def _topics_table(
     cells: Mapping[tuple[str, str], tuple[Estimate, Estimate]], split: str, data: TableData, said: Mapping[str, Any]
 ) -> Table:
     """A row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs."""
-    show, models = data.labels, ordered({model for _, model in cells}, data.order("models"))
+    show, models = data.labels, order_names({model for _, model in cells}, data.order("models"))
 
     def mean_rate(topic: str) -> float:
         values = [cells[topic, model][0].value or 0.0 for model in models if (topic, model) in cells]

@@ -7,7 +7,7 @@ from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.features.tradeoff.study_tradeoff import languages_spoken, study_trade_off
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import languages_of
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.units import read_units
 
 
@@ -17,11 +17,10 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, files["scores"], strict=True)}
     names = [split["name"] for split in params["splits"]]
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, files["prompts"], strict=True)}
-    away = {Place(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
+    away = {PromptPlace(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
     found = study_trade_off(units, params, languages, away)
     return {"estimates": [estimate.row() for estimate in found], "spoken": languages_spoken(params, languages)}
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
-    """Return what the methods section says of its numbers (`workflow.analysis.Analysis.methods_words`)."""
     return {"twins": any(e.estimand == "language_difference_p" for e in results)}

@@ -31,5 +31,4 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 
 
 def read_cells(params: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return judge, model and split of all that it reads."""
     return list(itertools.product(params["judges"], params["models"], params["readings"]))

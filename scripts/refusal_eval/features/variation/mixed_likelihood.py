@@ -78,7 +78,7 @@ def parts_of(z: Floats) -> Iterator[Part]:
         yield _part((0,), [[z[..., 0], np.full_like(z[..., 0], np.nan)]])
 
 
-def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
+def fit_model(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
     """Return the maximum for decisions that are prompts x models x K x judges (NaN where there is none).
 
     The covariance is the sandwich over clusters of prompts (Godambe 1960; for the product of several likelihoods of the
@@ -166,7 +166,7 @@ def _of_part(
     for m, own_odds in enumerate(log_odds[:, list(part.judges)].tolist()):
         key = (m, *own_odds, *sd.values())
         tables[key] = known.get(key) or _table(own_odds, mean * at[0], half * at[1], sd["prompt_model"], part.counts)
-    value, found = _summed(part, list(tables.values()), np.outer(w_mean, w_half).ravel(), at)
+    value, found = _sum_prompts(part, list(tables.values()), np.outer(w_mean, w_half).ravel(), at)
     own = np.zeros((len(found), len(theta)))
     for side, judge in enumerate(part.judges):
         own[:, judge : models * judges : judges] = found[:, side * models : (side + 1) * models]
@@ -203,8 +203,8 @@ def _grid(points: float, sd: float) -> tuple[Floats, Floats]:
 
 
 def _table(log_odds: Sequence[float], mean: Floats, half: Floats, sd: float, counts: Codes) -> _Table:
-    """Of a model, for each row of counts at each place: the logarithm of the probability of the verdicts, and its
-    derivatives by the log-odds of the first judge, of the second, and by the standard deviation of prompt x model.
+    """Return for a model, for each row of counts at each node: the logarithm of the probability of the verdicts, and
+    its derivatives by the log-odds of the first judge, of the second, and by the standard deviation of prompt x model.
     """
     places, weights = _grid(25 * max(1.0, np.sqrt(counts.sum(axis=1).max() / 20)), sd)
     logits = (log_odds[0] + mean + half)[:, None] + sd * places, (log_odds[-1] + mean - half)[:, None] + sd * places
@@ -236,7 +236,9 @@ def _chances(logits: Floats, counts: Codes) -> tuple[Floats, Floats]:
     return p, np.stack([powers[0][refusals] * powers[1][others] for refusals, others in pairs], axis=1)[:, own.ravel()]
 
 
-def _summed(part: Part, tables: Sequence[_Table], weights: Floats, at: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _sum_prompts(
+    part: Part, tables: Sequence[_Table], weights: Floats, at: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
     """Of each prompt the logarithm of the likelihood, and its derivatives by the log-odds of the models of the first
     judge, of the second, and by the standard deviations of the mean, of half the difference, and of prompt x model.
     """

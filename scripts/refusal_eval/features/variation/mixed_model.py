@@ -6,8 +6,8 @@ are those of the study. The log-odds of the verdict of judge j on an answer of m
     b_mj + u_p + v_pm + w_pj        u, v, w normal, independent, with means 0 and standard deviations
                                     sd_prompt, sd_prompt_model, sd_prompt_judge
 
-Given these, answers are independent: what differs between them is sampling, and what a judge reads into a single answer
-is in it. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
+Given these, answers are independent: the remaining difference is sampling, which includes a judge's reading of a single
+answer. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
 Schielzeth 2017, J. R. Soc. Interface 14:20170213). With J judges, M models, b_m and b_j the means of b_mj over judges
 and models, and b their mean,
 
@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.features.variation.mixed_likelihood import Fit, fitted
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.features.variation.mixed_likelihood import Fit, fit_model
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number
 from refusal_eval.stats.estimates.resampling import cluster_codes
-from refusal_eval.stats.estimates.units import Labels
+from refusal_eval.stats.estimates.units import LabelCodes
 from refusal_eval.stats.estimates.variance import decisions
 
 SAMPLING = math.pi**2 / 3  # variance of the logistic distribution
@@ -46,7 +46,7 @@ class Mixed(NamedTuple):
 
 
 def mixed_estimates(
-    labels: Mapping[tuple[str, str], Labels],
+    labels: Mapping[tuple[str, str], LabelCodes],
     clusters: Sequence[str],
     split: str,
     reading: str,
@@ -55,8 +55,8 @@ def mixed_estimates(
 ) -> Mixed:
     """Return standard deviations, their shares, and the log-odds of models and judges of one split.
 
-    Nothing but a sentence where the model cannot be fitted. A judge that says the same of everything, and then a model
-    of which a judge says the same of all answers, are left out: their log-odds would be infinite.
+    Only a sentence if the model cannot be fitted. Judges with one verdict on everything are left out, and then models
+    whose answers all get one verdict from some judge: their log-odds would be infinite.
 
     Args:
         labels: of `units.Units`, units x K, of each (judge, model).
@@ -76,7 +76,7 @@ def mixed_estimates(
         why = "its prompts are one cluster"
     elif most < 2:
         why = "no prompt has two answers that count"
-    elif (fit := fitted(z[used], _effects(len(models), len(judges), most), codes)) is None:
+    elif (fit := fit_model(z[used], _effects(len(models), len(judges), most), codes)) is None:
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
@@ -93,13 +93,13 @@ def mixed_estimates(
     if len(judges) > 1:
         effects = _deviations(fit, 0, t)
         rows += [("log_odds_judge", n, {"judge": judge}) for judge, n in zip(judges, effects, strict=True)]
-    found = [estimated(f"mixed_{name}", _rounded(number), level, **about | own) for name, number, own in rows]
+    found = [estimate_from(f"mixed_{name}", _round(number), level, **about | own) for name, number, own in rows]
     return Mixed(found, notes)
 
 
-def _rounded(number: Number) -> Number:
+def _round(number: NumberInterval) -> NumberInterval:
     value, low, high = (x and round(x, _DIGITS) + 0.0 for x in number[:3])
-    return Number(value or 0.0, low, high, METHOD)
+    return NumberInterval(value or 0.0, low, high, METHOD)
 
 
 def _varying(
@@ -122,7 +122,7 @@ def _varying(
 
 
 def _effects(models: int, judges: int, answers: int) -> list[str]:
-    """The random effects that can be told from sampling, with so many answers to a prompt of one model."""
+    """Return the random effects that can be told from sampling with this many answers per model and prompt."""
     found = ["prompt"]
     if models > 1:
         found.append("prompt_model")
@@ -131,7 +131,7 @@ def _effects(models: int, judges: int, answers: int) -> list[str]:
     return found
 
 
-def _parts(fit: Fit, t: float) -> dict[str, Number]:
+def _parts(fit: Fit, t: float) -> dict[str, NumberInterval]:
     """Standard deviations and shares by name; those of models and judges, and those that are 0, have no interval."""
     forms, cells = _forms(*fit.log_odds.shape), fit.log_odds.size
     errors = {name: float((form * fit.covariance[:cells, :cells]).sum()) for name, form in forms.items()}
@@ -151,8 +151,8 @@ def _parts(fit: Fit, t: float) -> dict[str, Number]:
     sds, found = {}, {}
     names = (*forms, *fit.sds, "sampling")
     for name, variance, share, half in zip(names, variances(theta), shares(theta), halves, strict=True):
-        sds[f"sd_{name}"] = Number(math.sqrt(variance))
-        found[f"share_{name}"] = Number(float(share))
+        sds[f"sd_{name}"] = NumberInterval(math.sqrt(variance))
+        found[f"share_{name}"] = NumberInterval(float(share))
         if name in fit.names:
             i = cells + fit.names.index(name)
             sds[f"sd_{name}"] = _sd(fit.sds[name], t * math.sqrt(fit.covariance[i, i]))
@@ -174,7 +174,7 @@ def _forms(models: int, judges: int) -> dict[str, Floats]:
     return {name: form for name, form in found.items() if form.any()}
 
 
-def _deviations(fit: Fit, axis: int, t: float) -> list[Number]:
+def _deviations(fit: Fit, axis: int, t: float) -> list[NumberInterval]:
     """Log-odds of models (axis 1, over which the mean is taken) or of judges (axis 0), less the mean of all."""
     models, judges = fit.log_odds.shape
     of_models, of_judges = np.full((1, models), 1 / models), np.full((1, judges), 1 / judges)
@@ -183,24 +183,24 @@ def _deviations(fit: Fit, axis: int, t: float) -> list[Number]:
     values = weights @ fit.log_odds.ravel()
     variances = np.diag(weights @ fit.covariance[: weights.shape[1], : weights.shape[1]] @ weights.T)
     halves = t * np.sqrt(np.maximum(variances, 0.0))
-    return [Number(v, v - half, v + half) for v, half in zip(values.tolist(), halves.tolist(), strict=True)]
+    return [NumberInterval(v, v - half, v + half) for v, half in zip(values.tolist(), halves.tolist(), strict=True)]
 
 
-def _sd(value: float, half: float) -> Number:
+def _sd(value: float, half: float) -> NumberInterval:
     """A standard deviation whose logarithm is known to +- half. Near 0 its square is closer to normal: where that may
     be 0 so is the lower end. The upper end is value (1 + half), as that of the square, value sqrt(1 + 2 half), covers
     too seldom with K = 2; but as it has no limit near 0, it is at most that of a square known half as well.
     """
     if 2 * half >= 1:
-        return Number(value, 0.0, value * min(1 + half, math.sqrt(1 + 4 * half)))
-    return Number(value, value * math.exp(-half), value * math.exp(half))
+        return NumberInterval(value, 0.0, value * min(1 + half, math.sqrt(1 + 4 * half)))
+    return NumberInterval(value, value * math.exp(-half), value * math.exp(half))
 
 
-def _share(value: float, half: float) -> Number:
+def _share(value: float, half: float) -> NumberInterval:
     """A share that is known to +- half: on the scale of its log-odds, unless it may be 0."""
     if half >= value or value >= 1:
-        return Number(value, 0.0, min(1.0, value + half))
+        return NumberInterval(value, 0.0, min(1.0, value + half))
     low, high = (
         scipy.special.expit(scipy.special.logit(value) + sign * half / (value * (1 - value))) for sign in (-1, 1)
     )
-    return Number(value, float(low), float(high))
+    return NumberInterval(value, float(low), float(high))

@@ -3,19 +3,20 @@
 from typing import Any
 
 from refusal_eval.features.variation.fit_mixed_models import measure, read_cells
+from refusal_eval.features.variation.variation_keys import VariationKeys
 from refusal_eval.workflow.analyses_stage import opinions
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.whole_study import splits_of
 
 
 class MixedModelAnalysis(Analysis):
-    """One fit for each split; what could not be fitted stands in `left_out`."""
+    """One fit for each split; splits that could not be fitted are in `left_out`."""
 
     name = "mixed_model"
     measure = staticmethod(measure)
 
     def wanted(self) -> bool:
-        return self.study.settings.mixed_model
+        return VariationKeys.of(self.study.settings).mixed_model
 
     def inputs(self) -> dict[str, list[str]]:
         return {"scores": self.score_files(read_cells(self.params()))}

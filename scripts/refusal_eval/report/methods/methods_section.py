@@ -9,13 +9,14 @@ from typing import Any
 
 import jinja2
 
+from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
-from refusal_eval.report.methods.direction_words import position_text, side_text
+from refusal_eval.report.methods.side_words import position_text, side_text
 from refusal_eval.report.methods.study_sources import (
     cite,
     quoted,
@@ -24,17 +25,20 @@ from refusal_eval.report.methods.study_sources import (
     weights_text,
     where_text,
 )
-from refusal_eval.report.methods.words import counted, listed
-from refusal_eval.report.paper.display import annotators, headlines, percent
+from refusal_eval.report.methods.words import count_text, listed
+from refusal_eval.report.paper.display import Score, annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
-from refusal_eval.report.results.cells import Score, cell_scores, has_turns
+from refusal_eval.report.results.cells import cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
-OF_FEATURE = "methods.j2"  # in the folder of a feature: the sentences about its numbers
+# In the folder of a feature: its sentences, which end the paragraph that their heading names. Sentences without a
+# heading are about its numbers.
+OF_FEATURE = "methods.j2"
+OF_NUMBERS = "Uncertainty"
 OwnWords = Callable[[Sequence[Estimate]], dict[str, Any]]
 
 EXPECTED = {"refuse": "should refuse", "comply": "should comply", "varies": "may do either"}
@@ -101,7 +105,7 @@ def paragraphs(
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
+    words = (cite, count_text, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
     environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
     found = list(results)
@@ -110,10 +114,17 @@ def paragraphs(
     def filled(template: Path, **values: Any) -> str:
         return environment.from_string(template.read_text(encoding="utf-8")).render(said, **values)
 
-    features = [filled(template, **words(found)) for template, words in feature_templates()]
-    text = filled(TEMPLATE, features=features)
-    parts = [part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]]
-    return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
+    said_by_title = _by_title(filled(TEMPLATE))
+    for template, own_words in feature_templates():
+        for title, text in _by_title(f"## {OF_NUMBERS}\n{filled(template, **own_words(found))}").items():
+            said_by_title[title] = f"{said_by_title.get(title, '')} {text}"
+    return [Paragraph(title, " ".join(text.split())) for title, text in said_by_title.items()]
+
+
+def _by_title(text: str) -> dict[str, str]:
+    """Return the paragraphs of a filled template, by the title in their heading."""
+    parts = (part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:])
+    return {title.strip(): body for title, _, body in parts}
 
 
 def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
@@ -144,12 +155,10 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
 
-    fitted = [config["direction_entries"][name] for name in config.get("directions") or ()]
-    separations = config.get("separation") or []
     unevaluated = {
-        entry[side]["split"]: use
-        for use, entries in (("Groups were only separated on", separations), ("Only directions were fitted on", fitted))
-        for entry in entries
+        entry[side]["split"]: use.alone
+        for use in reversed(activation_uses())
+        for entry in use.written(config)
         for side in ("positive", "negative")
     }
     judges = {name: JUDGES.entry(config["judge_entries"][name]) for name in config["judges"]}
@@ -179,13 +188,11 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "asked": asked,
         "recorded": [name for name in elsewhere if name not in fought],
         "fought": fought,
-        "directions": {name: config["direction_entries"][name] for name in config.get("directions") or ()},
         "side_text": lambda side: side_text(side, label),
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
-        "separations": separations,
         "position_text": position_text,
         "seconds": seconds,
-        # Of an engine of another party nobody knows what changes between runs.
+        # A hosted engine may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()
@@ -326,14 +333,14 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     """Return sampling parameters in words; those that are off are left out."""
     parts = [f"temperature {sampling['temperature']:g}"]
     parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
-    parts.append(f"at most {counted(sampling['max_tokens'], 'token')}")
+    parts.append(f"at most {count_text(sampling['max_tokens'], 'token')}")
     if sampling.get("stop"):
         parts.append(f"stop strings {listed(quoted(repr(text)) for text in sampling['stop'])}")
     return ", ".join(parts)
 
 
 def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> list[str]:
-    """Return what a model was asked with beside its prompts and sampling.
+    """Return the conditions of a model's requests, besides prompts and sampling.
 
     Args:
         entry: the model's.

@@ -46,12 +46,11 @@ def weights_text(weights: Mapping[str, Any], identity: Mapping[str, Any]) -> str
 
 
 def rows_text(rows: Mapping[str, Any]) -> str:
-    """Return where rows come from, in words."""
     return row_source(rows).in_words(quoted)
 
 
 def where_text(where: Mapping[str, Any]) -> str:
-    """Return which rows of a source a split has, in words: such as `label "safe" or "unclear" and side "harmful"`."""
+    """Return the rows of a source that a split uses, in words: `label "safe" or "unclear" and side "harmful"`."""
     texts = []
     for column, wanted in where.items():
         values = wanted if isinstance(wanted, list) else [wanted]
@@ -62,7 +61,7 @@ def where_text(where: Mapping[str, Any]) -> str:
 
 
 def families(weights: WeightSource) -> list[str]:
-    """Return the keys of the reports on the family of a model, by its publisher's repository."""
+    """Return the citation keys of the papers on a model's family, found by its publisher's repository."""
     return [key for pattern, key in FAMILIES if re.search(pattern, weights.model_name.lower())]
 
 
@@ -83,7 +82,7 @@ def citation_key(item: str) -> str:
 
 
 def source_entry(source: Source) -> str:
-    """Return the BibTeX of a source without a written entry."""
+    """Return BibTeX for a source that has no entry in the bibliography."""
     return "@misc{" + source.bibtex_key + ",\n  " + ",\n  ".join(source.bibtex(_safe)) + "\n}"
 
 

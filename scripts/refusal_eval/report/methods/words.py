@@ -13,6 +13,6 @@ def listed(texts: Iterable[str]) -> str:
     return f"{first[0]}{',' if ', ' in first[0] else ''} and {last}" if first else last
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: 1 prompt, 2 prompts; thousands are set apart by commas."""
+def count_text(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: 1 prompt, 2 prompts, 1,000 prompts."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

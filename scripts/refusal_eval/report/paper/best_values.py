@@ -1,10 +1,10 @@
-"""Which rates of a column are the best ones, and so stand in bold.
+"""Which rates of a column are the best, and so are printed in bold.
 
-The best rate is the highest where models should refuse and the lowest where they should comply; where it varies what
-they should do there is none. Beside it stand in bold, where the study names a margin, all rates that are shown to be no
-worse than it by that margin (`rate_difference_noninferiority_p`), unless answers without a verdict could bring the
-difference beyond it (`margin_open`) or the test rests on few clusters (`few_clusters`). Without a margin they are those
-that are not distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
+The best rate is the highest where models should refuse and the lowest where they should comply; if what they should do
+varies, there is none. If the study names a margin, also in bold are all rates that are shown to be no worse than it by
+that margin (`rate_difference_noninferiority_p`), unless answers without a verdict could bring the difference beyond it
+(`margin_open`) or the test rests on few clusters (`few_clusters`). Without a margin they are those that are not
+distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
 docs/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none that rests on enough
 clusters, their intervals overlap. That a difference was not found does not show that there is none.
 """
@@ -19,12 +19,12 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
-Pair = frozenset[str]
-Shown = Mapping[tuple[str, str], float]  # p values of non-inferiority of a model to another
+ModelPair = frozenset[str]
+NoninferiorityTests = Mapping[tuple[str, str], float]  # p values of non-inferiority of a model to another
 SUBTRACTED = "minus "  # before the other model in the `parameter` of a comparison
 
 
-class Rate(NamedTuple):
+class RateInterval(NamedTuple):
     """A rate with its interval; None for what is not known."""
 
     value: float | None
@@ -33,19 +33,20 @@ class Rate(NamedTuple):
 
 
 def best(
-    column: Mapping[str, Rate],
+    column: Mapping[str, RateInterval],
     expectation: str,
-    p_values: Mapping[Pair, float],
+    p_values: Mapping[ModelPair, float],
     level: float,
-    noninferiority: Shown | None = None,
+    noninferiority: NoninferiorityTests | None = None,
 ) -> set[str]:
-    """Return the models whose rate is the best, or is no worse or not distinguishable; none of a single model.
+    """Return the models whose rate is best, no worse than the best, or indistinguishable from it; none of a single
+    model.
 
     Args:
         column: the rates of one split, by model.
         expectation: what models should do there: `refuse`, `comply` or `varies`.
         p_values: corrected p or q values of the comparisons of two models on this split.
-        noninferiority: of models to others on this split; None where the study names no margin.
+        noninferiority: of models to others on this split; None without a margin in the study.
     """
     sign, known = BETTER.get(expectation), {model: rate for model, rate in column.items() if rate.value is not None}
     if sign is None or len(known) < 2:
@@ -55,7 +56,7 @@ def best(
     if noninferiority is not None:
         shown = {m for m in known if all(noninferiority.get((m, first), 1.0) <= 1 - level for first in firsts)}
         return shown | set(firsts)
-    return {model for model in known if any(_tied(known, model, first, p_values, level) for first in firsts)}
+    return {model for model in known if any(_is_tied(known, model, first, p_values, level) for first in firsts)}
 
 
 def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) -> str:
@@ -80,7 +81,9 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
     )
 
 
-def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[Pair, float], level: float) -> bool:
+def _is_tied(
+    rates: Mapping[str, RateInterval], model: str, first: str, p_values: Mapping[ModelPair, float], level: float
+) -> bool:
     a, b = rates[model], rates[first]
     if model == first or percent(a.value) == percent(b.value):
         return True
@@ -92,13 +95,13 @@ def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[P
     return bool(a.low <= b.high and b.low <= a.high)  # type: ignore[operator]
 
 
-def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
+def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[ModelPair, float]]:
     """Return the corrected p or q values of the comparisons of two models under one judge, by split.
 
-    Of a pair that two families compare in opposite orders it is the largest. One that rests on few clusters is left
+    If two families compare a pair in opposite orders, the larger one counts. Values that rest on few clusters are left
     out.
     """
-    found: dict[str, dict[Pair, float]] = {}
+    found: dict[str, dict[ModelPair, float]] = {}
     shown = (row for row in results if FEW_CLUSTERS not in row.flags)
     for split, pair, value in _of_models(shown, judge, ESTIMANDS.values()):
         own, models = found.setdefault(split, {}), frozenset(pair)

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 Score = Mapping[str, Any]  # of `report.results.cells.cell_scores`
+Card = Mapping[str, Any]  # a judge card
 
 # flag: symbol, meaning
 MARKS = {
@@ -49,19 +50,15 @@ class Labels:
     golds: Mapping[str, str] = field(default_factory=dict)
 
     def model(self, name: str) -> str:
-        """Label of a model."""
         return clean(self.models.get(name, name))
 
     def split(self, name: str) -> str:
-        """Label of a split."""
         return clean(self.splits.get(name, name))
 
     def judge(self, name: str) -> str:
-        """Label of a judge."""
         return clean(self.judges.get(name, name))
 
     def gold(self, name: str) -> str:
-        """Label of a gold set."""
         return clean(self.golds.get(name, name))
 
 
@@ -71,7 +68,7 @@ def clean(text: str) -> str:
     return " ".join(printable.split())
 
 
-def joined(texts: Iterable[str]) -> str:
+def join_texts(texts: Iterable[str]) -> str:
     """Texts one after the other: commas between them, semicolons where one of them has a comma itself."""
     found = list(texts)
     return ("; " if any(", " in text for text in found) else ", ").join(found)
@@ -87,12 +84,12 @@ def annotators(count: int | str | None, kappa: Any = None) -> str:
 
 
 def flags_in(scores: Iterable[Score], flags: Iterable[str] = ()) -> set[str]:
-    """All flags that one of the scores has, and these."""
+    """Return all flags of the scores, and `flags`."""
     return {*flags, *(flag for score in scores for flag in score["flags"])}
 
 
 def marks_of(scores: Iterable[Score], flags: Iterable[str] = ()) -> str:
-    """Symbols of the flags that any of the scores has, and of these flags."""
+    """Return the symbols of all flags of the scores, and of `flags`."""
     return mark_of(flags_in(scores, flags))
 
 
@@ -102,13 +99,13 @@ def mark_of(flags: Iterable[str]) -> str:
     return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
 
 
-def marked(text: str, flags: Iterable[str]) -> str:
-    """The text of a number with the symbols of its flags; a dash has none."""
+def add_marks(text: str, flags: Iterable[str]) -> str:
+    """Add the symbols of a number's flags to its text; a dash gets none."""
     return text if text == NO_DATA else text + mark_of(flags)
 
 
 def notes_of(flags: Iterable[str]) -> list[str]:
-    """A note for each symbol of these flags, such as "† more than 5 % of ...."."""
+    """Return a note for each symbol of these flags, such as "† more than 5 % of ..."."""
     found = set(flags)
     return [f"{symbol} {meaning}." for flag, (symbol, meaning) in MARKS.items() if flag in found]
 
@@ -120,9 +117,9 @@ def headline(score: Score) -> Mapping[str, Any]:
 
 
 def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean) -> str:
-    """Which reading is the headline where, for example "strict where a model should refuse".
+    """Return where each reading is the headline, for example "strict where a model should refuse".
 
-    Where a study overrides it, so that one expectation has both readings, the splits are named instead.
+    If a study's overrides give one expectation both readings, the splits are named instead.
     """
     places = {"refuse": "a model should refuse", "comply": "a model should comply", "varies": "answers may vary"}
     where: dict[str, dict[str, set[str]]] = {}  # reading: expectation: splits
@@ -133,12 +130,14 @@ def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean
     for reading, found in sorted(where.items()):
         clear = sorted(places[expectation] for expectation in found if expectations.count(expectation) == 1)
         named = sorted(name for e, names in found.items() if expectations.count(e) > 1 for name in names)
-        parts = [f"where {' or '.join(clear)}"] * bool(clear) + [f"on {joined(map(split_label, named))}"] * bool(named)
+        parts = [f"where {' or '.join(clear)}"] * bool(clear) + [f"on {join_texts(map(split_label, named))}"] * bool(
+            named
+        )
         texts.append(f"{reading} {' and '.join(parts)}")
     return ", ".join(texts)
 
 
-def ordered(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
+def order_names(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
     """The names, each once: those in `order` first and in that order, the others after them by name."""
     rest = set(names)
     first = [name for name in dict.fromkeys(order or ()) if name in rest]
@@ -149,29 +148,29 @@ def percent(share: float | None, digits: int = 1) -> str:
     """A share in percent without the sign, a dash for None; whole percent never show 0 or 100 for what is between."""
     if share is None:
         return NO_DATA
-    text = _fixed(share, digits, 100)
+    text = _fixed_point(share, digits, 100)
     if digits == 0 and 0 < share < 1 and text in ("0", "100"):
         return "<1" if text == "0" else ">99"
     return text
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """An interval of shares in percent, such as [8.1 to 18.0] with a dash; empty where an end is unknown."""
+    """Return an interval of shares in percent, such as [8.1 to 18.0] with an en dash; empty if an end is unknown."""
     return "" if low is None or high is None else f"[{percent(low, digits)}{EN_DASH}{percent(high, digits)}]"
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals, a minus sign that is one and no sign at zero; a dash for None."""
-    return NO_DATA if value is None else _with_minus(_fixed(value, digits))
+    """Return a number with fixed decimals and a real minus sign (none at zero); a dash for None."""
+    return NO_DATA if value is None else _with_minus(_fixed_point(value, digits))
 
 
 def points(share: float | None) -> str:
-    """A difference of shares in percentage points with one decimal, signed as by `number`; a dash for None."""
-    return NO_DATA if share is None else _with_minus(_fixed(share, 1, 100))
+    """Return a difference of shares in percentage points with one decimal, signed like `number`; a dash for None."""
+    return NO_DATA if share is None else _with_minus(_fixed_point(share, 1, 100))
 
 
 def points_interval(low: float | None, high: float | None) -> str:
-    """An interval of differences in percentage points, such as [-1.2, 3.4]; empty where an end is unknown."""
+    """Return an interval of differences in percentage points, such as [-1.2, 3.4]; empty if an end is unknown."""
     return "" if low is None or high is None else f"[{points(low)}, {points(high)}]"
 
 
@@ -179,7 +178,7 @@ def p_text(p: float | None) -> str:
     """A p value with three decimals, `<0.001` below and never 0; a dash for None."""
     if p is None:
         return NO_DATA
-    return "<0.001" if p < 0.001 else _fixed(p, 3)
+    return "<0.001" if p < 0.001 else _fixed_point(p, 3)
 
 
 def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
@@ -188,8 +187,8 @@ def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
     return {cell: cells[cell] for cell in sorted(cells)}
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
 
     A character as wide as two, such as a Chinese one, counts as two.
     """
@@ -209,16 +208,16 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def columns(text: str) -> int:
-    """Width of a text in characters, wide ones counted as two."""
+    """Return the width of a text in characters; wide characters count twice."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def pieces(text: str) -> list[str]:
-    """The parts of a label that `wrapped` does not break unless it must."""
+    """Return the parts of a label that `wrapped` keeps whole if it can."""
     return [piece for word in text.split() for piece in _PIECES.findall(word)]
 
 
-def _fixed(value: float, digits: int, times: int = 1) -> str:
+def _fixed_point(value: float, digits: int, times: int = 1) -> str:
     """The value, times a whole number, with so many decimals; ties go away from zero, as in 6.25 to 6.3.
 
     The tie is one of the fraction as it is written: binary numbers next to it would go up or down by chance.

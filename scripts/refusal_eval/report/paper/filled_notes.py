@@ -15,20 +15,20 @@ from refusal_eval.report.paper import display, table_notes
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 FOLDERS = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
-_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
+_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "join_texts", "percent")
 _SENTENCES = (
     *(
+        "OF_TURNS",
         "READINGS_NOTE",
         "TURNS_NOTE",
         "c_notes",
         "common_notes",
         "compared_notes",
-        "dialogues_notes",
         "flags_notes",
         "gold_notes",
     ),
     *("has_turns", "judged_notes", "judges_notes", "labels_notes", "level_text", "prompts_note", "ranking_text"),
-    *("k_text", "kinds_agreement", "readings_note", "sorted_cards", "unshown_kappa"),
+    *("k_text", "kinds_agreement", "readings_note", "sorted_cards", "turns_notes", "unshown_kappa"),
 )
 
 
@@ -37,7 +37,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
 
     Args:
         template: its name, such as `corrected/rates`.
-        show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
+        show: display names, used by the filters `model`, `split`, `judge` and `gold`.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDERS),

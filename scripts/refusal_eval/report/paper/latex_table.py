@@ -1,6 +1,6 @@
 """Tables in LaTeX with booktabs and siunitx; nothing that a user wrote can become a command.
 
-Numbers are aligned by siunitx, and what follows a number stands in a second column.
+siunitx aligns numbers; what follows a number goes into a second column.
 """
 
 import re
@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from refusal_eval.report.paper.display import MINUS, wrapped
+from refusal_eval.report.paper.display import MINUS, wrap_text
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import Table, number_parts
 
@@ -16,12 +16,12 @@ from refusal_eval.report.paper.markup import Table, number_parts
 LINES_PER_PAGE = 45
 # Points of a line of an A4 page with margins of 2.5 cm, and of the space between two columns.
 LINE, GAP = 455.0, 8.0
-# Columns stand a little closer than usual.
+# Columns are set a little closer than usual.
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 # Names of rows are broken after this many characters, where one column names a row and where several do.
 KEY_WIDTH, NARROW_KEY_WIDTH = 28, 16
 _ONE_COLUMN = " longtable needs one column: put \\onecolumn before it, or the table into a one-column appendix."
-_SHORT = 6  # characters of a cell without a number, such as "<0.001", that may stand in a column of numbers
+_SHORT = 6  # characters of a cell without a number, such as "<0.001", allowed in a column of numbers
 # Widths of characters in Computer Modern at the size of tables, as shares of an em: of narrow ones, of capitals and of
 # others that are wide, of those as wide as high, and of all others, such as digits.
 _EM = 8.5  # points
@@ -31,7 +31,7 @@ _BOLD = 1.15
 
 
 @dataclass(frozen=True)
-class Column:
+class LatexColumn:
     """One column of a table in LaTeX."""
 
     letters: str  # in the preamble of the tabular
@@ -64,8 +64,8 @@ def latex(table: Table) -> str:
     return f"% Needs \\usepackage{{{packages}}}.{_ONE_COLUMN * used['longtable']}\n{definitions(text)}{text}"
 
 
-def _blocks(table: Table) -> list[list[Column]]:
-    """The columns that stand side by side, with those that name the rows in front of each block."""
+def _blocks(table: Table) -> list[list[LatexColumn]]:
+    """Return the blocks of columns that are typeset side by side, each headed by the columns that name the rows."""
     columns = [column(table, i) for i in range(len(table.header))]
     keys = columns[: table.keys]
     blocks = [list(keys)]
@@ -82,7 +82,7 @@ def _caption(table: Table, label: str, part: str = "") -> str:
     return f"\\caption{{{latex_escaped(table.caption + part)}}}\\label{{{label}}}"
 
 
-def _float(table: Table, blocks: Sequence[Sequence[Column]], caption: str) -> str:
+def _float(table: Table, blocks: Sequence[Sequence[LatexColumn]], caption: str) -> str:
     # table* spans both columns of a two-column page, and is a plain table elsewhere.
     name = "table*" if max(len(block) for block in blocks) > table.keys + 2 else "table"
     tabulars = "\n\n\\medskip\n".join(_tabular(block) for block in blocks)
@@ -90,11 +90,11 @@ def _float(table: Table, blocks: Sequence[Sequence[Column]], caption: str) -> st
     return f"{start}{tabulars}\n{_notes(table)}\\end{{{name}}}\n"
 
 
-def _tabular(columns: Sequence[Column]) -> str:
+def _tabular(columns: Sequence[LatexColumn]) -> str:
     return f"\\begin{{tabular}}{_letters(columns)}\n{_head(columns)}\n{_rows(columns)}\n\\bottomrule\n\\end{{tabular}}"
 
 
-def _longtable(table: Table, columns: Sequence[Column], caption: str) -> str:
+def _longtable(table: Table, columns: Sequence[LatexColumn], caption: str) -> str:
     head = _head(columns)
     return (
         f"{{{_SIZE}\n\\begin{{longtable}}{_letters(columns)}\n{caption} \\\\\n{head}\n\\endfirsthead\n"
@@ -102,15 +102,15 @@ def _longtable(table: Table, columns: Sequence[Column], caption: str) -> str:
     )
 
 
-def _letters(columns: Sequence[Column]) -> str:
+def _letters(columns: Sequence[LatexColumn]) -> str:
     return "{@{}" + "".join(column.letters for column in columns) + "@{}}"
 
 
-def _head(columns: Sequence[Column]) -> str:
+def _head(columns: Sequence[LatexColumn]) -> str:
     return f"\\toprule\n{' & '.join(column.head for column in columns)} \\\\\n\\midrule"
 
 
-def _rows(columns: Sequence[Column]) -> str:
+def _rows(columns: Sequence[LatexColumn]) -> str:
     rows = [" & ".join(cells) + r" \\" for cells in zip(*(column.cells for column in columns), strict=True)]
     # Where a name takes several lines it must be seen where the next one begins.
     tall = any("\\begin{tabular}" in cell for column in columns for cell in column.cells)
@@ -134,7 +134,7 @@ def _notes(table: Table) -> str:
 # ---------------------------------------------------------------- columns
 
 
-def column(table: Table, i: int) -> Column:
+def column(table: Table, i: int) -> LatexColumn:
     """Return a table's column `i` as LaTeX."""
     texts = [row[i] for row in table.rows]
     bold = {row for row, j in table.bold if j == i}
@@ -142,16 +142,16 @@ def column(table: Table, i: int) -> Column:
     if i < table.keys:
         width = max([head_width, *(points(line) for text in texts for line in key_lines(table, text))])
         cells = [_bold(_lines(key_lines(table, text), table.align[i], "t"), n in bold) for n, text in enumerate(texts)]
-        return Column(table.align[i], _head_of(table, i, table.align[i]), cells, width)
+        return LatexColumn(table.align[i], _head_of(table, i, table.align[i]), cells, width)
     if table.align[i] == "r" and is_numeric(texts):
         return _numbers(table, i, texts, bold, head_width)
     width = max([head_width, *map(points, texts)])
     cells = [_bold(latex_escaped(text), n in bold) for n, text in enumerate(texts)]
-    return Column(table.align[i], _head_of(table, i, table.align[i]), cells, width)
+    return LatexColumn(table.align[i], _head_of(table, i, table.align[i]), cells, width)
 
 
 def points(text: str) -> float:
-    """Return about how wide a text is in print, in points."""
+    """Return the approximate printed width of a text in points."""
     return _EM * sum(map(_share, text))
 
 
@@ -165,17 +165,17 @@ def _share(character: str) -> float:
 
 
 def is_numeric(texts: Sequence[str]) -> bool:
-    """Whether a column holds numbers and, beside them, only short cells such as a dash."""
+    """Tell whether a column holds numbers and otherwise only short cells such as a dash."""
     numbers = [number_parts(text) is not None for text in texts]
     return any(numbers) and all(ok or len(text) <= _SHORT for ok, text in zip(numbers, texts, strict=True))
 
 
 def key_lines(table: Table, text: str) -> list[str]:
-    """Return the lines of a cell that names a row."""
-    return wrapped(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
+    """Wrap the text of a cell that names a row."""
+    return wrap_text(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
 
 
-def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], head_width: float) -> Column:
+def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], head_width: float) -> LatexColumn:
     """A column of siunitx and, where something follows the numbers, a second one for it."""
     parts = [number_parts(text) for text in texts]
     found = [number for number, _ in filter(None, parts)]
@@ -192,7 +192,7 @@ def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], 
     width += max((points(f" {rest}") for _, rest in filter(None, parts)), default=0.0) if pair else 0.0
     letters = f"S[{_options(found, bool(bold))}]" + ("@{~}l" if pair else "")
     head = _head_of(table, i, "c")
-    return Column(
+    return LatexColumn(
         letters, f"\\multicolumn{{2}}{{c}}{{{head}}}" if pair else f"{{{head}}}", cells, max(head_width, width)
     )
 

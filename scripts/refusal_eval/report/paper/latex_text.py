@@ -80,7 +80,7 @@ def definitions(latex: str) -> str:
 
 def _part(text: str) -> str:
     groups = itertools.groupby(text, key=_kind)
-    return "".join(_wrapped(kind, "".join(characters)) for kind, characters in groups)
+    return "".join(_wrap(kind, "".join(characters)) for kind, characters in groups)
 
 
 def _kind(character: str) -> str:
@@ -91,7 +91,7 @@ def _kind(character: str) -> str:
     return "hantext" if _HAN.match(character) else "scripttext"
 
 
-def _wrapped(kind: str, text: str) -> str:
+def _wrap(kind: str, text: str) -> str:
     if kind == "space":
         return " " * len(text)
     if kind == "plain":

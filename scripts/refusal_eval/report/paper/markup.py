@@ -27,10 +27,10 @@ _ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\
 class Table:
     """A table of finished, unescaped text; a header cell may hold line breaks.
 
-    The first `keys` columns name the row, `notes` stand below the table, and `align` has one letter (l, c, r) per
-    column; without it the columns that name the row are l and the others r. A printed page takes `per_block` of the
-    other columns side by side, None for all. `bold` names cells by row and column, both from 0: of such a cell its
-    number is printed in bold, and all of it where it does not begin with one.
+    The first `keys` columns name the row, `notes` appear below the table, and `align` has one letter (l, c, r) per
+    column; without it the columns that name the row are l and the others r. A printed page fits `per_block` of the
+    other columns, None for all. `bold` names cells by row and column, both from 0: their number is printed in bold, or
+    the whole cell if it does not begin with a number.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Table:
             raise ValueError(f"table {self.name} has rows of different lengths")
 
 
-def noted_once(table: Table) -> Table:
+def move_to_notes(table: Table) -> Table:
     """Return a table without the columns that name all its rows alike; a note above the others says what they said.
 
     One column that names the rows always stays, and a table of a single row stays as it is.
@@ -130,7 +130,7 @@ def _markdown_bold(cell: str) -> str:
 
 
 def _p_value(value: object) -> object:
-    """Return a p-value that six decimals would cut as text, and any other value as it is."""
+    """Return a p value below six decimals as text, any other value unchanged."""
     return f"{value:.{CSV_DIGITS}g}" if isinstance(value, float) and 0 < value < _SMALL_P else value
 
 

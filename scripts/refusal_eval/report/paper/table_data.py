@@ -1,4 +1,4 @@
-"""What one table is made of, read from files when it first asks."""
+"""The inputs of one table, read from files on first use."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -9,52 +9,48 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.files import read_json
-from refusal_eval.report.paper.display import Labels, Score
+from refusal_eval.report.paper.display import Card, Labels, Score
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in, read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
-Card = Mapping[str, Any]
-Made = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
+TableParts = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
 
 
 @dataclass
 class TableData:
-    """What one table is made of."""
+    """The inputs of one table."""
 
     asked: Mapping[str, Any]  # what it shows of the study, in the study's order (`workflow.tables_stage.params`)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as its kind needs them
 
     @functools.cached_property
     def labels(self) -> Labels:
-        """What readers see instead of names."""
+        """Display names of models, splits, judges and gold sets."""
         return Labels(**self.asked["labels"])
 
     @functools.cached_property
     def scores(self) -> list[Score]:
-        """The cells that it shows: of the primary judge where it is asked for, else of all judges."""
+        """The cells it shows: the primary judge's if `asked` names one, else all judges'."""
         return cell_scores(self.estimates, self.asked)
 
     @functools.cached_property
     def estimates(self) -> list[Estimate]:
-        """The rows of the results table about its models and judges."""
+        """The results table's rows on its models and judges."""
         return [row for path in self.files["estimates"] for row in estimates_in(read_json(path))]
 
     @functools.cached_property
     def cards(self) -> list[Card]:
-        """The cards of its judges."""
         return [read_json(path) for path in self.files["cards"]]
 
     @functools.cached_property
     def results(self) -> list[Estimate]:
-        """The study's results table."""
         return read_results(Path(self.files["results"][0]).read_text(encoding="utf-8"))
 
     def found(self, noun: str) -> Any:
-        """Return what the analysis of that name found."""
+        """Return the result of an analysis."""
         return read_json(self.files[noun][0])
 
     def order(self, names: str) -> list[str]:
-        """Return the study's `models`, `splits` or `judges`."""
         return [name if isinstance(name, str) else name["name"] for name in self.asked.get(names, ())]

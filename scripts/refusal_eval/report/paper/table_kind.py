@@ -1,11 +1,11 @@
-"""Tables of a paper: one class for each, which says what it is made of, what it shows of the study, and makes it.
+"""Tables of a paper: one class for each, which declares its inputs and what it shows of the study, and makes it.
 
 `TABLES` (config/kinds.py) finds the classes, and the rule `table` typesets each that a study wants.
 """
 
 from typing import TYPE_CHECKING, ClassVar
 
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 
 if TYPE_CHECKING:  # what plans a study is not behind its numbers
     from refusal_eval.study.study import Study
@@ -20,8 +20,8 @@ class StudyTable:
 
     Attributes:
         name: name of its files.
-        needs: what it is made of: nouns of the table of files (study/files.py), and names of analyses.
-        shows: what it shows of the study file; where `primary_judge` is among it, cells and cards are only its.
+        needs: its inputs: nouns of the table of files (study/files.py), and names of analyses.
+        shows: what it shows of the study file; with `primary_judge`, only that judge's cells and cards.
         report: category and name in Snakemake's report.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.
         typeset: whether it is made for a paper; else it is a CSV alone, for a program or a spreadsheet.
@@ -40,10 +40,10 @@ class StudyTable:
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        """Return whether a study has it."""
+        """Tell whether a study gets this table."""
         return True
 
     @staticmethod
-    def make(data: TableData) -> Made:
-        """Return the frame of the CSV, and the tables of the Markdown and the LaTeX."""
+    def make(data: TableData) -> TableParts:
+        """Return the CSV's frame, and the tables for Markdown and LaTeX."""
         raise NotImplementedError

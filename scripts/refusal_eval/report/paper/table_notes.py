@@ -7,13 +7,14 @@ from refusal_eval.config.kinds import PROTOCOLS
 from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.report.paper.display import (
     NO_DATA,
+    Card,
     Labels,
     Score,
     annotators,
     clean,
     flags_in,
     interval,
-    joined,
+    join_texts,
     notes_of,
     number,
     percent,
@@ -25,27 +26,25 @@ from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD
 from refusal_eval.stats.estimates.estimands import READINGS
 
-Card = Mapping[str, Any]
-
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
 PEOPLES = "agreement with people on"
 INTENDED = "agreement with the author's intended labels on"
 FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
-# Behind "prompts" where scored turns of dialogues are counted.
-OF_DIALOGUES = " (scored turns in dialogues)"
+# Behind "prompts" where scored turns are counted.
+OF_TURNS = " (scored turns in dialogues)"
 TURNS_NOTE = "In dialogues each scored turn counts as a prompt."
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
 
 def level_text(scores: Sequence[Score]) -> str:
-    """Level of the intervals, such as "95 %"."""
+    """Return the level of the intervals, such as "95 %"."""
     return _levels({score["interval"]["level"] for score in scores})
 
 
 def k_text(scores: Sequence[Score]) -> str:
-    """K of scores, or each of them."""
+    """Return K, or every K that occurs."""
     return " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
 
 
@@ -66,14 +65,14 @@ def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -
         inside += [f"at least {low} scored"] if low < n else []
         prompts = max(score["n_prompts"] for score in own)
         texts.append(f"{show.split(split)} ({', '.join([str(prompts), *inside])})")
-    return f"Prompts: {joined(texts)}."
+    return f"Prompts: {join_texts(texts)}."
 
 
-def dialogues_notes(scores: Sequence[Score], show: Labels) -> list[str]:
+def turns_notes(scores: Sequence[Score], show: Labels) -> list[str]:
     """Which turns of dialogues count, by split, as one note; none without dialogues."""
     chosen = {score["split"]: score["scored"] for score in scores if score["scored"]}
     texts = [f"{show.split(split)} {_SCORED[chosen[split]]}" for split in sorted(chosen)]
-    return [f"Scored in dialogues: {joined(texts)}."] if texts else []
+    return [f"Scored in dialogues: {join_texts(texts)}."] if texts else []
 
 
 def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels, others: str = "") -> list[str]:
@@ -82,10 +81,10 @@ def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels, o
     `others` goes on behind the intervals of rates, with those of other numbers.
     """
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
-    over = OF_DIALOGUES if has_turns(scores) else ""
+    over = OF_TURNS if has_turns(scores) else ""
     return [
         f"Mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers. {READINGS_NOTE}",
-        *dialogues_notes(scores, show),
+        *turns_notes(scores, show),
         f"Intervals ({level_text(scores)}): {methods}{others}.",
         *judged_notes(scores, cards, show),
     ]
@@ -121,8 +120,8 @@ def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -
 
 
 def kinds_agreement(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
-    """How well gold agrees with a judge on its own label set: a text per gold set that has it, `NOT_MEASURED` first
-    where people labelled none of them.
+    """Return how well gold agrees with a judge on its own label set: a text per gold set that has it, `NOT_MEASURED`
+    first if people labelled none of them.
     """
     texts = []
     found = sorted_cards(card for card in cards if card["judge"] == judge and "kinds" in card)
@@ -138,12 +137,12 @@ def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labe
     where: dict[str, list[str]] = {}
     for split in splits:
         where.setdefault(readings[split], []).append(show.split(split))
-    readings_of = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    readings_of = "; ".join(f"{reading} on {join_texts(where[reading])}" for reading in sorted(where))
     return f"Headline readings: {readings_of}. {READINGS_NOTE}"
 
 
 def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
-    """The notes for the marks of numbers with these flags."""
+    """Return the notes that explain the marks of these flags."""
     return notes_of(flag for own in flags for flag in own)
 
 
@@ -157,12 +156,12 @@ def protocol_notes(scores: Iterable[Score]) -> list[str]:
 
 
 def sorted_cards(cards: Iterable[Card]) -> list[Card]:
-    """The cards by judge and gold set, of each judge those on gold that people labelled first."""
+    """Sort cards by judge and gold set; each judge's cards on human labels come first."""
     return sorted(cards, key=lambda card: (card["judge"], not is_peoples(card), card["gold"]))
 
 
 def is_peoples(card: Card) -> bool:
-    """Whether people labelled the gold set of a card, and not the author who wrote its answers."""
+    """Tell whether people labelled a card's gold set, rather than the author who wrote its answers."""
     return not card.get("written_to_label")
 
 
@@ -173,20 +172,20 @@ def written_text(card: Card) -> str:
 
 
 def is_out_of_fold(card: Card) -> bool:
-    """Whether the judge's labels on a card come from fits, or calibrations, that did not see the answer's like."""
+    """Tell whether fits or calibrations gave the card's labels that had not seen the answer or its like."""
     return "out of fold" in str(card.get("labels_from", "")) and not is_calibrated_elsewhere(card)
 
 
 def is_calibrated_elsewhere(card: Card) -> bool:
-    """Whether the labels and probabilities of a card come from a calibration on another gold set."""
+    """Tell whether labels and probabilities come from a calibration on another gold set."""
     return str(card.get("labels_from", "")).startswith("a calibration on gold")
 
 
 def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
-    """A judge's agreement with people in one number, for the note under a table: a text per gold set.
+    """Return a judge's agreement with people in one number, for the note under a table: a text per gold set.
 
-    Agreement with labels that an author intended follows, in these words. `NOT_MEASURED` is first where people labelled
-    nothing. Texts lead to the judge cards, which tell the rest. `golds` are labels of gold sets.
+    Agreement with labels that an author intended follows, in these words. `NOT_MEASURED` comes first if people labelled
+    nothing. Texts point to the judge cards for the rest. `golds` are labels of gold sets.
     """
     found = sorted_cards(card for card in cards if card["judge"] == judge)
     texts = [
@@ -233,7 +232,6 @@ def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] |
 
 
 def _with(card: Card) -> str:
-    """Whose labels a card compares with."""
     return PEOPLES if is_peoples(card) else INTENDED
 
 
@@ -270,12 +268,12 @@ def _agreement(part: Mapping[str, Any]) -> str:
 
 
 def of_all(part: int, whole: int) -> str:
-    """A number, and of how many where these are more."""
+    """Return a number, with its total if that is larger."""
     return str(whole) if part == whole else f"{part} of {whole}"
 
 
 def value_text(value: float | None, ends: Sequence[float | None] | None, digits: int = 2) -> str:
-    """A value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
+    """Return a value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
     if value is None:
         return NO_DATA
     texts = [number(end, digits) for end in ends or () if end is not None]
@@ -289,17 +287,17 @@ def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
 
 
 def points_text(part: Mapping[str, Any], name: str = "value") -> str:
-    """A difference of shares in percentage points and its interval, of an object with it, `low` and `high`."""
+    """Return a difference of shares and its interval in percentage points, from an object with `low` and `high`."""
     return f"{points(part[name])} {points_interval(part['low'], part['high'])}".strip()
 
 
 def rate_text(part: Mapping[str, Any] | None) -> str:
-    """The same of an object with `value`, `low` and `high`; a dash for None."""
+    """Return a rate and its interval from `value`, `low` and `high` of an object; a dash for None."""
     return NO_DATA if part is None else share_text(part["value"], (part["low"], part["high"]))
 
 
 def levels_text(cards: Sequence[Card]) -> str:
-    """Level of the intervals of judge cards, such as "95 %"; empty without cards."""
+    """Return the level of the cards' intervals, such as "95 %"; empty without cards."""
     return _levels({card["level"] for card in cards})
 
 
@@ -312,7 +310,7 @@ def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
             continue
         known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
-    notes = [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+    notes = [f"Each gold answer was labelled by {join_texts(texts)}."] if texts else []
     notes += [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
     return notes + [
         f"Judge {show.judge(card['judge'])} was chosen or fitted on {show.gold(card['gold'])}: its numbers there are "
@@ -334,7 +332,7 @@ def compared_notes(cards: Iterable[Card], show: Labels) -> list[str]:
 
 
 def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Where the labels of a card are others than the judge gives a new answer, a note: calibrated, or out of fold."""
+    """Return a note if a card's labels (calibrated or out of fold) differ from those the judge gives new answers."""
     return [
         f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels: {clean(card['labels_from'])}."
         for card in sorted_cards(cards)
@@ -373,7 +371,7 @@ def _source(published: Mapping[str, Any]) -> str:
 
 
 def statistic(human_kappa: Mapping[str, Any]) -> str:
-    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" if it is not stated."""
+    """Return the name of the published agreement statistic, such as "Fleiss' kappa"; "kappa" if unknown."""
     return clean(str(human_kappa.get("statistic") or "kappa"))
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from refusal_eval.report.paper.display import Score
 from refusal_eval.core.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.report.results.results_files import text_of
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
@@ -14,7 +15,6 @@ from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import MIXED_SERVING
 
-Score = Mapping[str, Any]
 # What is known of the answers of a cell without a judge, by the name in a score.
 ANSWERS = {"logprob": "answer_logprob", "tokens": "answer_tokens", "loops": "answer_loops", "right": "accuracy"}
 CellName = tuple[str, str, str]  # judge, model, split
@@ -24,9 +24,9 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     """Return what is known of each cell, sorted by judge, model and split.
 
     judge, model, split, samples; of the study `expectation`, `headline` (the reading of its headline rate), `scored`
-    (which turns of dialogues count, None without), `max_tokens`, `level` and `protocol`;
+    (which turns count, None where each prompt has one), `max_tokens`, `level` and `protocol`;
     n_prompts, n_scored_prompts     prompts, and those with an answer that counts
-    n_turns, n_scored_turns         the same of scored turns; a prompt that is no dialogue has one
+    n_turns, n_scored_turns         the same of scored turns; an ordinary prompt has one
     n_clusters, n_answers, n_cut    clusters; answers asked for, and those of which the judge saw head and tail only
     states, verdict_states          number of answers in each state, and of verdicts
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`
@@ -113,7 +113,7 @@ def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
 
 
 def has_turns(scores: Iterable[Score]) -> bool:
-    """Tell whether some prompt has several scored turns, so that the numbers are no longer over prompts."""
+    """Tell whether a prompt has several scored turns, so that numbers are not per prompt."""
     return any(score["n_turns"] > score["n_prompts"] for score in scores)
 
 

@@ -27,7 +27,7 @@ KEY = ("estimand", "judge", "model", "split", "pool", "category", "reading", "pa
 _KINDS = {"text": "text", "number": "number", "count": "whole number"}
 
 
-class Column(NamedTuple):
+class DictionaryColumn(NamedTuple):
     """A column: `text`, `number` (a float) or `count` (a whole number); all but the estimand may be empty."""
 
     name: str
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     meaning: str
 
 
-class Definition(NamedTuple):
+class EstimandDefinition(NamedTuple):
     """What an estimand is. A name may hold `@K`, for which the table has the number of samples."""
 
     name: str
@@ -52,53 +52,51 @@ class Subject(NamedTuple):
 
     title: str
     page: str
-    definitions: tuple[Definition, ...]
+    definitions: tuple[EstimandDefinition, ...]
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
 
 
-_SAID = _loaded(PATH)
-COLUMNS = tuple(Column(name, **said) for name, said in _SAID["columns"].items())
+_SAID = _load(PATH)
+COLUMNS = tuple(DictionaryColumn(name, **said) for name, said in _SAID["columns"].items())
 # flag: symbol in tables and figures (empty where it has none), meaning
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
 
 
 def subjects() -> tuple[Subject, ...]:
-    """Return all estimands by subject."""
     return _subjects(PATH, *feature_files(PATH.name))
 
 
-def definitions() -> dict[str, Definition]:
-    """Return all estimands by name."""
+def definitions() -> dict[str, EstimandDefinition]:
     return {definition.name: definition for subject in subjects() for definition in subject.definitions}
 
 
 @functools.cache
 def _subjects(kernel: Path, *others: Path) -> tuple[Subject, ...]:
     found: dict[str, Subject] = {}
-    for said in (_loaded(kernel)["estimands"], *map(_loaded, others)):
+    for said in (_load(kernel)["estimands"], *map(_load, others)):
         for title, subject in said.items():
-            own = tuple(Definition(name, **_named(facts)) for name, facts in subject["names"].items())
+            own = tuple(EstimandDefinition(name, **_name_intervals(facts)) for name, facts in subject["names"].items())
             before = found[title].definitions if title in found else ()
             found[title] = Subject(title, subject["page"], (*before, *own))
     return tuple(found.values())
 
 
-def _named(facts: dict[str, str]) -> dict[str, str]:
-    """The facts of an estimand with the name of the interval of a rate, as its module has it."""
+def _name_intervals(facts: dict[str, str]) -> dict[str, str]:
+    """Insert the name of the interval for rates, which the module that computes it defines."""
     return {key: text.replace("RATE_INTERVAL", RATE_INTERVAL) for key, text in facts.items()}
 
 
 def pattern_of(estimand: str) -> str:
-    """Return an estimand's name with `@K` for the number of samples in it."""
+    """Return an estimand's name with its K replaced by `@K`."""
     return re.sub(r"@\d+", "@K", estimand)
 
 
-def definition_of(estimand: str) -> Definition | None:
-    """Return what an estimand is, None without a definition."""
+def definition_of(estimand: str) -> EstimandDefinition | None:
+    """Return the definition of an estimand, None if there is none."""
     return definitions().get(pattern_of(estimand))
 
 
@@ -126,7 +124,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def undescribed(estimates: Iterable[Estimate]) -> list[str]:
+def missing_definitions(estimates: Iterable[Estimate]) -> list[str]:
     """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
     names = {pattern_of(estimate.estimand) for estimate in found if definition_of(estimate.estimand) is None}

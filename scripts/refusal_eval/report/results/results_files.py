@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
-from refusal_eval.report.results.dictionary import COLUMNS, KEY, Column
+from refusal_eval.report.results.dictionary import COLUMNS, KEY, DictionaryColumn
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 
@@ -30,10 +30,10 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
     return [estimate_of(row) for row in content["estimates"]]
 
 
-def collected(results: Iterable[Result]) -> list[Result]:
+def collect_results(results: Iterable[Result]) -> list[Result]:
     """Return the results sorted by what they estimate, each once.
 
-    A comparison that several families hold has a p-value, or q-value, corrected for each: the largest is the one to be cited.
+    A comparison in several families has a corrected p or q value for each: cite the largest.
 
     Raises:
         UserError: if two files give a value for one number.
@@ -52,7 +52,7 @@ def collected(results: Iterable[Result]) -> list[Result]:
 
 
 def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return the rows of the table: texts, whole numbers and rounded floats, None where there is nothing."""
+    """Return the rows of the table: texts, whole numbers, rounded floats, and None for missing values."""
     return [{column.name: _cell(column, result) for column in COLUMNS} for result in results]
 
 
@@ -102,12 +102,12 @@ def text_of(value: Any) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else str(value)
 
 
-def rounded(value: float | None) -> float | None:
-    """Return a number with the digits that the table keeps; None for None, and no negative zero."""
+def round_value(value: float | None) -> float | None:
+    """Round to the digits that the table keeps, without negative zeros; None stays None."""
     return None if value is None else float(f"{value:.{DIGITS}g}") + 0.0
 
 
-def _cell(column: Column, result: Result) -> Any:
+def _cell(column: DictionaryColumn, result: Result) -> Any:
     if column.name == "source":
         return result.source
     value = getattr(result.estimate, column.name)
@@ -115,7 +115,7 @@ def _cell(column: Column, result: Result) -> Any:
         return " ".join(value) or None
     if value is None or column.kind == "count":
         return value
-    return rounded(float(value)) if column.kind == "number" else text_of(value)
+    return round_value(float(value)) if column.kind == "number" else text_of(value)
 
 
 def _estimate(row: dict[str, str]) -> Estimate:

@@ -1,12 +1,12 @@
-"""Gold rows beside a judge's verdicts on them."""
+"""Gold rows joined with a judge's verdicts on them."""
 
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from refusal_eval.core.states import JUDGED, LABELS
-from refusal_eval.stats.agreement.weighting import normalised
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.agreement.weighting import normalise
+from refusal_eval.stats.estimates.estimands import CellRow
 from refusal_eval.stats.estimates.languages import language_of
 
 COLUMNS = (
@@ -15,18 +15,18 @@ COLUMNS = (
 )
 
 
-def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd.DataFrame:
-    """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
+def join_verdicts(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: str) -> pd.DataFrame:
+    """Join each gold row with the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
 
-    `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
-    nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model`
-    and `language` (see `languages.language_of`) may be missing.
+    `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing without a verdict.
+    `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model` and
+    `language` (see `languages.language_of`) may be missing.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
             only or one that is no number above 0, or a verdict on a row that the gold set lacks.
     """
-    people: dict[str, Row] = {}
+    people: dict[str, CellRow] = {}
     for row in gold_rows:
         if row["id"] in people:
             raise ValueError(f"gold row {row['id']} occurs twice")
@@ -40,7 +40,7 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
             raise ValueError(f"a verdict belongs to gold row {row_id}, which is not in {gold}")
         if row_id in found:
             raise ValueError(f"gold row {row_id} has two verdicts")
-        found[row_id] = _said(verdict)
+        found[row_id] = _judged_value(verdict)
     rows = [people[row_id] for row_id in sorted(people)]
     return pd.DataFrame(
         [
@@ -56,19 +56,19 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
     ).astype({"denied_premise": bool, "p_refusal": float, "weight": float})
 
 
-def _weights(rows: Sequence[Row], gold: str) -> list[float]:
+def _weights(rows: Sequence[CellRow], gold: str) -> list[float]:
     given = [row["weight"] for row in rows if row.get("weight") is not None]
     if given and len(given) < len(rows):
         raise ValueError(
             f"{len(rows) - len(given)} of the {len(rows)} rows of {gold} have no weight, and the others do"
         )
     try:
-        return normalised(given or [1.0] * len(rows))
+        return normalise(given or [1.0] * len(rows))
     except ValueError as error:
         raise ValueError(f"{gold}: {error}") from error
 
 
-def _said(verdict: Row) -> tuple[str | None, float | None]:
+def _judged_value(verdict: CellRow) -> tuple[str | None, float | None]:
     if verdict["state"] != JUDGED:
         return None, None
     if verdict["label"] not in LABELS:

@@ -1,4 +1,4 @@
-"""Judges in the order of their agreement with people on one gold set, and which of them cannot be told apart."""
+"""Judges ranked by their agreement with people on one gold set, and groups of indistinguishable ones."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from refusal_eval.stats.agreement.measures import (
 )
 from refusal_eval.stats.agreement.weighting import units
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, expanded_tail, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, expanded_tail, resample_sums
 
 STILL = 1e-12  # a standard error of nothing but rounding
 
@@ -28,16 +28,17 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
 
     Two judges differ if the difference of their kappas is more than c standard errors. All judges see the same
     resamples of clusters, and c is the quantile, over resamples, of the largest studentized deviation among all pairs:
-    all statements hold together at `level`. Where no resample changes the difference, as of a judge without an error
-    and one that knows a single class, they differ if their intervals with unseen errors (`measures.measure_interval`,
-    Bonferroni over judges) are apart. A judge's rank is at least 1 + the number of judges shown to be better and
-    at most the number of judges less those shown to be worse (Mogstad, Romano, Shaikh & Wilhelm 2024, Review of
-    Economic Studies 91:476). A group is a largest set of judges of which no two differ; a judge may be in several.
+    all statements hold together at `level`. If no resample changes the difference (as between a judge without errors
+    and one that always gives one class), they differ if their intervals with unseen errors
+    (`measures.measure_interval`, Bonferroni over judges) do not overlap. A judge's rank is at least 1 + the number of
+    judges shown to be better and at most the number of judges less those shown to be worse (Mogstad, Romano, Shaikh &
+    Wilhelm 2024, Review of Economic Studies 91:476). A group is a maximal set of judges of which no two differ; a judge
+    may be in several.
 
-    Kappa is over the answers that the judge labelled. It is None, and the judge last and apart from nobody, where the
-    labels define none. A judge with fewer than 20 of people's refusals, or of their other answers, or with those in
-    fewer than 5 clusters, is apart from nobody either: with 5 refusals, one pair of like judges in nine was told apart.
-    With one cluster nothing differs.
+    Kappa is over the answers that the judge labelled. If the labels define none, it is None, and the judge is last and
+    differs from no other. A judge with fewer than 20 of people's refusals, or of their other answers, or with those in
+    fewer than 5 clusters, differs from no other either: with 5 refusals, one pair of equal judges in nine was declared
+    different. With one cluster nothing differs.
 
     Args:
         rows: of each judge the same gold rows in the same order (`compared.compared`).
@@ -47,7 +48,7 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
     values = kappa(sums.sum(axis=0))
     counts = two_class(np.stack([_tables(rows[judge], weighted=False) for judge in judges], axis=1), reading).sum(-1)
     enough = (counts.sum(axis=0) >= MIN_ROWS).all(-1) & ((counts > 0).sum(axis=0) >= MIN_CLASS_CLUSTERS).all(-1)
-    drawn = resampled(sums, seed_of("judge ranks", gold))
+    drawn = resample_sums(sums, seed_of("judge ranks", gold))
     better = _better(np.where(enough, values, np.nan), sums, drawn, level)
     order = sorted(range(len(judges)), key=lambda i: (-np.nan_to_num(values[i], nan=-2.0), judges[i]))
     tied = {i: {j for j in order if j != i and not better[i, j] and not better[j, i]} for i in order}
@@ -70,7 +71,7 @@ def _tables(rows: pd.DataFrame, weighted: bool) -> Floats:
 
 
 def _better(values: Floats, sums: Floats, tables: Floats, level: float) -> Any:
-    """Whether the judge of a row is shown to be better than that of a column.
+    """Return a matrix: whether the row's judge is shown to be better than the column's.
 
     `sums` are 2 x 2 tables (clusters x judges), `tables` those of resamples (resamples x judges).
     """
@@ -100,7 +101,7 @@ def _ends(sums: Floats, tables: Floats, level: float) -> list[float]:
 def _cliques(
     tied: Mapping[int, set[int]], chosen: Sequence[int], left: set[int], seen: set[int]
 ) -> Iterator[list[int]]:
-    """The largest sets of which all are tied (Bron & Kerbosch 1973, Communications of the ACM 16:575)."""
+    """Yield the maximal sets of tied judges (Bron & Kerbosch 1973, Communications of the ACM 16:575)."""
     if not left and not seen:
         yield list(chosen)
     for i in sorted(left):

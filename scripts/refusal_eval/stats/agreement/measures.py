@@ -1,7 +1,7 @@
-"""Measures of agreement out of tables of counts, for one table or for thousands at once, and their intervals.
+"""Measures of agreement from tables of counts, for one table or thousands at once, and their intervals.
 
 A table has the labels of people (or of a first judge) as rows and those of the judge as columns, both in the order of
-`states.LABELS`; tables stand in the last two axes of an array. A measure that a table does not define is NaN.
+`states.LABELS`; tables are the last two axes of an array. A measure that a table does not define is NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from refusal_eval.stats.estimates.resampling import percentiles
 
 # Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
 MIN_ROWS = 20
-MIN_CLASS_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
+MIN_CLASS_CLUSTERS = 5  # of either class; a bootstrap of fewer is nearly meaningless
 UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"  # `measure_interval`
 
 Counts = NDArray[np.float64]
@@ -64,22 +64,21 @@ def kappa(tables: Counts) -> NDArray[np.float64]:
 
 
 def accuracy(tables: Counts) -> NDArray[np.float64]:
-    """Return the share of each table on its diagonal."""
     return _ratio(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-1, -2)))
 
 
 def sensitivity(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the share of people's refusals that the judge finds."""
+    """Return the share of people's refusals that the judge finds, from 2 x 2 tables."""
     return _ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
 
 
 def specificity(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the share of people's non-refusals that the judge leaves alone."""
+    """Return the share of people's non-refusals that the judge leaves alone, from 2 x 2 tables."""
     return _ratio(tables[..., 1, 1], tables[..., 1, :].sum(axis=-1))
 
 
 def balanced_accuracy(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the mean of sensitivity and specificity; 0.5 for a judge that knows nothing."""
+    """Return the mean of sensitivity and specificity, from 2 x 2 tables; 0.5 for an uninformative judge."""
     return (sensitivity(tables) + specificity(tables)) / 2
 
 

@@ -17,7 +17,7 @@ from refusal_eval.stats.estimates.resampling import (
     cluster_sums,
     drawn_counts,
     percentiles,
-    resampled,
+    resample_sums,
     whole,
 )
 
@@ -30,7 +30,7 @@ _RESAMPLES = 2000
 
 
 def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any] | None:
-    """Return what p_refusal, the probability of a refusal or partial refusal, is worth; None where no row has one.
+    """Rate p_refusal, the probability of a refusal or partial refusal, as a forecast; None if no row has one.
 
     bins    equal-mass: 10, or one per 20 rows; equal probabilities share one, so there may be fewer. In each: the
             smallest and largest p, n, mean p, people's share of refusals (broad) with its interval
@@ -56,7 +56,7 @@ def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]
     total, base = sums.sum(axis=0), float(whole(weight * refused).sum() / whole(weight).sum())
     intervals: list[list[float] | None] = [None, None]
     if len(sums) > 1:
-        draws = resampled(sums, seed)
+        draws = resample_sums(sums, seed)
         intervals = [_ece_interval(total, draws, len(sums), level), list(percentiles(_brier(draws), len(sums), level))]
     return {
         "n": len(known),
@@ -77,7 +77,7 @@ def equal_mass_bins(p: Floats) -> Codes:
     """Return the bin of each probability: about equally many in each, equal ones together, numbered from 0 upwards."""
     wanted = max(1, min(MOST_BINS, len(p) // _ROWS_PER_BIN))
     distinct, counts = np.unique(p, return_counts=True)
-    middles = np.cumsum(counts) - counts / 2  # where the middle row of each value stands among all
+    middles = np.cumsum(counts) - counts / 2  # position of the middle row of each value among all
     bins = np.minimum((middles * wanted / len(p)).astype(int), wanted - 1)
     _, dense = np.unique(bins, return_inverse=True)
     return np.asarray(dense[np.searchsorted(distinct, p)], dtype=np.intp)

@@ -1,8 +1,8 @@
-"""Rows of gold that stand for different numbers of answers: weights, and what they do to intervals.
+"""Weights of gold rows that represent different numbers of answers, and their effect on intervals.
 
 A gold set that was sampled from a study with unequal probabilities (the labelling kit's) has a weight for each row, 1 /
-its probability. Shares, tables and resamples then count weights instead of rows. Where all weights are equal, every
-number is the one without weights, to the last digit.
+its probability. Shares, tables and resamples then count weights instead of rows. With equal weights every number equals
+the unweighted one, to the last digit.
 """
 
 import math
@@ -25,11 +25,11 @@ from refusal_eval.stats.estimates.resampling import cluster_codes
 _DIGITS = 10  # sums of the whole numbers of `units` are exact for up to 900,000 rows
 
 
-def normalised(weights: Sequence[float]) -> list[float]:
-    """Return weights with mean 1, to ten digits and none of them 0; exactly 1 where all are equal.
+def normalise(weights: Sequence[float]) -> list[float]:
+    """Return weights with mean 1, to ten digits and none of them 0; exactly 1 if all are equal.
 
     Raises:
-        ValueError: for a weight that is no number above 0.
+        ValueError: for a weight that is not a positive number.
     """
     if any(isinstance(w, bool) or not isinstance(w, int | float) or not 0 < w < math.inf for w in weights):
         raise ValueError("a weight must be a number above 0")
@@ -40,7 +40,6 @@ def normalised(weights: Sequence[float]) -> list[float]:
 
 
 def are_weighted(weights: Iterable[float]) -> bool:
-    """Tell whether some normalised weight is not 1."""
     return any(weight != 1 for weight in weights)
 
 
@@ -54,8 +53,8 @@ def units(weights: Sequence[float]) -> Floats:
 
 
 def whole_weights(weights: Sequence[float]) -> Floats:
-    """Return any weights as whole numbers in proportion to them (see `normalised` and `units`)."""
-    return units(normalised(weights))
+    """Return weights as proportional whole numbers (see `normalised` and `units`)."""
+    return units(normalise(weights))
 
 
 def effective(weights: Sequence[float], clusters: Sequence[Hashable]) -> float:
@@ -70,11 +69,11 @@ def weighted_share(
 ) -> tuple[float, list[float | None]]:
     """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
 
-    Without weights `intervals.cluster_wilson`, in which n rows tell at most what n independent ones do: where twins
-    err in turns, the variance between pairs is small by chance. With weights the same with w_i (v_i - p) / sum of w for
-    what a row adds, and sums of weights for the sizes of clusters (`intervals.error_variance`), and without such a cap,
-    as a sample with unequal probabilities may tell more than as many rows drawn alike. Where every value is 0 or 1:
-    Clopper-Pearson on the effective number of clusters.
+    Without weights `intervals.cluster_wilson`, in which n rows carry at most the information of n independent ones: if
+    twins err in turns, the variance between pairs is small by chance. With weights the same with w_i (v_i - p) / sum of
+    w for what a row adds, and sums of weights for the sizes of clusters (`intervals.error_variance`), and without such
+    a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where every value is 0 or
+    1: Clopper-Pearson on the effective number of clusters.
     """
     if not are_weighted(weights):
         interval = cluster_wilson(values, clusters, level, draws=len(values))

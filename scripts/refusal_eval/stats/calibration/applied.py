@@ -21,10 +21,10 @@ VerdictRow = Mapping[str, Any]
 def calibrated_row(row: VerdictRow, calibration: Calibration) -> dict[str, Any]:
     """Return a row of a verdicts file as a calibration reads it: refusal or partial at p >= t, and p_refusal mapped.
 
-    Which of refusal and partial it is was decided by the judge: by its label, else by the labels' `shares` in `raw` (of
-    a judge whose classes are no labels) or its `probabilities` there, else refusal. The judge's own p and t stand in
-    `raw` (`p_refusal_as_given`, `threshold`): the new p_refusal is not compared with t. A verdict without a probability
-    stays as it is.
+    The judge decides between refusal and partial: by its label, else by the labels' `shares` in `raw` (of a judge whose
+    classes are no labels) or its `probabilities` there, else refusal. The judge's own p and t are kept in `raw`
+    (`p_refusal_as_given`, `threshold`): the new p_refusal is not compared with t. A verdict without a probability stays
+    as it is.
 
     Args:
         row: as the judge gave it, whatever its threshold was.
@@ -46,13 +46,13 @@ def calibrated_row(row: VerdictRow, calibration: Calibration) -> dict[str, Any]:
     return {
         **row,
         "label": label,
-        "p_refusal": mapped(p, calibration["map"]),
+        "p_refusal": map_probability(p, calibration["map"]),
         "kind": kind,
         "raw": {**raw, "p_refusal_as_given": p, "threshold": t},
     }
 
 
-def mapped(p: float, curve: Mapping[str, Any]) -> float:
+def map_probability(p: float, curve: Mapping[str, Any]) -> float:
     """Return the calibrated probability of p: Platt's 1 / (1 + exp(-(a logit(p) + b))), or between isotonic steps."""
     if curve["kind"] == "platt":
         score = curve["a"] * logit(p) + curve["b"]

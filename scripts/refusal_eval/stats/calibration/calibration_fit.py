@@ -24,12 +24,10 @@ FOLDS = 10
 BY_CLUSTER, BY_MODEL = "by_cluster", "by_model"
 NO_MODEL = "(answers that name no model)"
 
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class CrossFits:
-    """What each scheme fits for each row (`out_of_fold`), and which scheme is to be believed."""
+    """The fits of each scheme for each row (`out_of_fold`), and the scheme to believe."""
 
     # by scheme, the calibration of each row id; None where the scheme fits nothing
     of: Mapping[str, Mapping[str, dict[str, Any]] | None]
@@ -40,11 +38,11 @@ class CrossFits:
 
 
 def kind_of_map(rows: float) -> str:
-    """Return which curve this many gold rows allow: `platt` or `isotonic`."""
+    """Return the curve that this many gold rows allow: `platt` or `isotonic`."""
     return "isotonic" if rows > ISOTONIC_ABOVE else "platt"
 
 
-def fitted(p: Floats, refused: Bools, kind: str, weights: Floats) -> dict[str, Any] | None:
+def fit_calibration(p: Floats, refused: NDArray[np.bool_], kind: str, weights: Floats) -> dict[str, Any] | None:
     """Return {"t": threshold, "map": curve} for these rows; None where people saw only one class in them.
 
     The order of the rows does not matter. A row counts as so many rows as its weight says in both.
@@ -61,13 +59,13 @@ def fitted(p: Floats, refused: Bools, kind: str, weights: Floats) -> dict[str, A
     return {"t": best_threshold(p, refused, w), "map": curve}
 
 
-def best_threshold(p: Floats, refused: Bools, weights: Floats) -> float:
-    """Return the t at which `p >= t` has the highest balanced accuracy, of rows of both classes.
+def best_threshold(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> float:
+    """Return the t at which `p >= t` has the highest balanced accuracy; both classes must occur.
 
-    Balanced accuracy, and not accuracy, F1 or kappa, as those depend on how many refusals the gold set holds, which
-    says nothing about the answers of a study. A threshold lies in the middle between two neighbouring values of p. Of
-    several best ones the one in the widest gap is taken (the next answer is least likely to fall on its wrong side),
-    then the one closest to 0.5, then the smaller. Where all p are equal it is 0.5, and the judge tells nothing apart.
+    Accuracy, F1 and kappa would depend on the gold set's share of refusals, which says nothing about a study's answers.
+    A threshold is the midpoint of two neighbouring values of p. Ties go to the widest gap (the next answer is least
+    likely to fall on the wrong side), then to the one closest to 0.5, then to the smaller. If all p are equal, it is
+    0.5, and the judge discriminates nothing.
     """
     values, place = np.unique(p, return_inverse=True)
     if len(values) == 1:
@@ -90,12 +88,12 @@ def best_threshold(p: Floats, refused: Bools, weights: Floats) -> float:
     return middle if low < middle <= high else high
 
 
-def platt(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
+def platt(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> dict[str, Any]:
     """Return Platt's curve on the logit of p, {"kind", "a", "b"}: 1 / (1 + exp(-(a logit(p) + b))).
 
     Fitted by maximum likelihood to smoothed targets, (N+ + 1) / (N+ + 2) and 1 / (N- + 2), so that classes which p
-    separates have a finite curve (Platt 1999, Advances in Large Margin Classifiers, 61); N+ and N- are what the rows of
-    a class are worth by their weights (Kish). Where all p are equal, a = 0.
+    separates have a finite curve (Platt 1999, Advances in Large Margin Classifiers, 61); N+ and N- are the effective
+    numbers of rows per class (Kish). If all p are equal, a = 0.
     """
     from sklearn.linear_model import LogisticRegression  # a second to import
 
@@ -117,7 +115,7 @@ def platt(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
     return {"kind": "platt", "a": round(a, DIGITS), "b": round(b, DIGITS)}
 
 
-def isotonic(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
+def isotonic(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> dict[str, Any]:
     """Return the best curve that never falls, {"kind", "x", "y"}: corners with straight lines between them.
 
     Left of the first corner and right of the last the curve is level.
@@ -175,7 +173,7 @@ def fit_rows(rows: pd.DataFrame, kind: str) -> dict[str, Any] | None:
     if rows.empty:
         return None
     refused = rows["human"].isin(REFUSES["broad"]).to_numpy(bool)
-    return fitted(rows["p_refusal"].to_numpy(), refused, kind, rows["weight"].to_numpy())
+    return fit_calibration(rows["p_refusal"].to_numpy(), refused, kind, rows["weight"].to_numpy())
 
 
 def cluster_folds(clusters: Iterable[str]) -> dict[str, int]:

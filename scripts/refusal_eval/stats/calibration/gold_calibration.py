@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
@@ -18,7 +18,7 @@ from refusal_eval.stats.calibration.calibration_fit import (
     kind_of_map,
     out_of_fold,
 )
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.estimands import CellRow
 from refusal_eval.stats.estimates.intervals import effective_number
 
 OUT_OF_FOLD = "out_of_fold"
@@ -28,7 +28,7 @@ SCHEMES = {
 }
 
 
-def calibration_of(gold_rows: Sequence[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
+def calibration_of(gold_rows: Sequence[CellRow], verdicts: Iterable[CellRow], judge: str, gold: str) -> dict[str, Any]:
     """Return the calibration of a judge on one gold set, fitted on all its rows, by their weights where they have some.
 
     `t` and `map` (see `applied.calibrated_row`), `rule`, n, and n_refusals (broad) among them. For other gold sets with
@@ -39,12 +39,14 @@ def calibration_of(gold_rows: Sequence[Row], verdicts: Iterable[Row], judge: str
     Raises:
         ValueError: as `compared.compared` does.
     """
-    rows = compared(gold_rows, verdicts, gold)
-    found = fitted_on_all(rows, judge, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
+    found = fit_all_rows(rows, judge, gold)
     return found if found["t"] is None else found | _by_prompt(gold_rows, rows)
 
 
-def calibrated_elsewhere(gold_rows: Sequence[Row], verdicts: Iterable[Row], calibration: Calibration) -> list[Row]:
+def apply_other_calibration(
+    gold_rows: Sequence[CellRow], verdicts: Iterable[CellRow], calibration: Calibration
+) -> list[CellRow]:
     """Return verdicts on gold rows as a calibration on another gold set reads them (`calibration_of`).
 
     Answers to prompts of that gold set are read out of fold, and left out where every fold saw the prompt.
@@ -56,28 +58,28 @@ def calibrated_elsewhere(gold_rows: Sequence[Row], verdicts: Iterable[Row], cali
 
 
 def labels_behind(
-    gold_rows: Sequence[Row], verdicts: Sequence[Row], gold: str, calibrate: str | Calibration | None
-) -> list[Row]:
+    gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None
+) -> list[CellRow]:
     """Return the verdicts that a card's own numbers are of (`calibrated_card.card_with_calibration`)."""
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     if calibrate is None or rows["p_refusal"].isna().all():
         return list(verdicts)
     if not isinstance(calibrate, str):
-        return calibrated_elsewhere(gold_rows, verdicts, calibrate)
+        return apply_other_calibration(gold_rows, verdicts, calibrate)
     fits = cross_fits(rows)
-    return recalibrated(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
+    return recalibrate(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
 
 
-def recalibrated(verdicts: Sequence[Row], calibrations: Mapping[str, Calibration]) -> list[Row]:
+def recalibrate(verdicts: Sequence[CellRow], calibrations: Mapping[str, Calibration]) -> list[CellRow]:
     return [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
 
 
-def message_hashes(gold_rows: Iterable[Row]) -> dict[str, str]:
-    """The hash of each row's messages, by its id."""
+def message_hashes(gold_rows: Iterable[CellRow]) -> dict[str, str]:
+    """Return the hash of each row's messages by row id."""
     return {row["id"]: sha256_of(row["messages"]) for row in gold_rows}
 
 
-def _by_prompt(gold_rows: Iterable[Row], rows: pd.DataFrame) -> dict[str, Any]:
+def _by_prompt(gold_rows: Iterable[CellRow], rows: pd.DataFrame) -> dict[str, Any]:
     fits, hashes = out_of_fold(rows, BY_CLUSTER) or {}, message_hashes(gold_rows)
     folds, prompts = list[Calibration](), dict[str, int | None]()
     for row_id in rows["row_id"][rows["p_refusal"].notna()]:
@@ -89,7 +91,7 @@ def _by_prompt(gold_rows: Iterable[Row], rows: pd.DataFrame) -> dict[str, Any]:
     return {"folds": folds, "prompts": prompts}
 
 
-def fitted_on_all(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
+def fit_all_rows(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
     known = rows[rows["p_refusal"].notna()]
     fit = fit_rows(known, kind_of_map(effective_number(known["weight"])))
     refusals = int((known["human"] != COMPLIANCE).sum())

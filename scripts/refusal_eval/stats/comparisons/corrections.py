@@ -31,7 +31,7 @@ CORRECTIONS: dict[str, Correction] = {
 ESTIMANDS = {name: f"rate_difference_{correction.column}" for name, correction in CORRECTIONS.items()}
 
 
-def corrected(values: Sequence[float | None], method: str) -> list[float | None]:
+def correct_p_values(values: Sequence[float | None], method: str) -> list[float | None]:
     """Return p values corrected for all tests of a family; of the false discovery rate, q values.
 
     A test that the data could not give (None) stays one of the family: what a family is, was decided before.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from refusal_eval.stats.comparisons.paired import Panel
+from refusal_eval.stats.comparisons.paired import PairedPanel
 from refusal_eval.stats.estimates.estimate import p_value
 from refusal_eval.stats.estimates.flags import MIN_RARER
 from refusal_eval.stats.estimates.intervals import (
@@ -32,7 +32,7 @@ from refusal_eval.stats.estimates.intervals import (
 
 @dataclass(frozen=True)
 class Effects:
-    """What is said of a pair beside its difference; None for what the data cannot give."""
+    """Effect sizes of a pair besides its difference; None for what the data cannot give."""
 
     odds_ratio: float | None = None  # odds of a refusal of the first over those of the second; None at rates of 0 or 1
     odds_ratio_low: float | None = None
@@ -47,7 +47,7 @@ class Effects:
     few: bool = False  # whether all above rest on few clusters with the rarer outcome of a side
 
 
-def effects(panel: Panel, one: int, other: int, level: float, margin: float | None = None) -> Effects:
+def effects(panel: PairedPanel, one: int, other: int, level: float, margin: float | None = None) -> Effects:
     """Return the effect sizes of two columns of a panel, over the prompts for which both have a rate.
 
     Args:

@@ -1,7 +1,6 @@
 """Differences of headline rates on the same prompts, with test, interval and worst-case bounds.
 
-The scores of several cells stand side by side in a panel: a row per prompt (of dialogues per scored turn), a column per
-cell.
+A panel holds the scores of several cells: a row per scored turn, a column per cell.
 """
 
 import functools
@@ -15,9 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.core.cluster_names import names_apart
-from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
+from refusal_eval.stats.comparisons.sign_flips import Bounds, Integers, counted_ends, drawn_ends, sign_flip_p
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place, copies
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, copies
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
     cluster_codes,
@@ -39,7 +38,7 @@ _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class PairedPanel:
     """Rates of the same prompts in several columns."""
 
     units: pd.MultiIndex  # index (split, prompt_id, turn) of the rows
@@ -52,7 +51,7 @@ class Panel:
     denominators: tuple[int, ...]  # a common denominator of the rates of each column
 
 
-class Unit(NamedTuple):
+class PairedUnit(NamedTuple):
     """A share in whose multiples differences are kept."""
 
     parts: int  # so many are 1: a common denominator of the rates of both columns where `exact`
@@ -61,7 +60,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate."""
+    """A difference, first less second, over the scored turns for which both have a rate."""
 
     rate_first: float | None = None  # rate of the first over these prompts; of several splits the mean of theirs
     rate_second: float | None = None  # the same of the second
@@ -87,14 +86,14 @@ def panel_of(
     readings: Mapping[str, str],
     left_out: Collection[tuple[str, str]] = (),
     sources: Mapping[str, str] | None = None,
-) -> Panel:
-    """Return the panel of some splits; one all of whose prompts are left out is not in it.
+) -> PairedPanel:
+    """Return the panel of some splits, without splits whose prompts are all left out.
 
     Args:
         cells: for each split the frames (`units.Units`) of its columns, as many for each split.
         readings: `strict` or `broad`, by split.
-        left_out: (split, prompt id) of prompts that are not to be counted.
-        sources: a word for the source of each split (see `cluster_names.names_apart`); None where they have the same.
+        left_out: (split, prompt id) of prompts that do not count.
+        sources: a word for the source of each split (see `cluster_names.names_apart`); None if all share one.
     """
     parts = {
         split: _part(cells[split], readings[split], {p for s, p in left_out if s == split}) for split in sorted(cells)
@@ -104,7 +103,7 @@ def panel_of(
     if sources is not None:
         apart = names_apart(names, sources)
         names = {split: [apart[split][name] for name in own] for split, own in names.items()}
-    return Panel(
+    return PairedPanel(
         units=pd.concat([part["rates"] for part in parts.values()], keys=list(parts)).index,
         clusters=cluster_codes([name for own in names.values() for name in own]),
         splits=np.repeat(np.arange(len(parts)), [len(own) for own in names.values()]),
@@ -115,28 +114,27 @@ def panel_of(
     )
 
 
-def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[Place]:
+def repeated_prompts(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[PromptPlace]:
     """Return the prompts of some splits that repeat a prompt of another one of these and are not to be counted again.
 
     `pairs` are near-duplicates as in estimates/duplicates.json, each two prompts with `split` and `prompt_id`.
     """
-    places = ((Place(**first), Place(**second)) for first, second in pairs)
+    places = ((PromptPlace(**first), PromptPlace(**second)) for first, second in pairs)
     return set(copies(pair for pair in places if all(place.split in splits for place in pair)))
 
 
 def paired_differences(
-    panel: Panel,
+    panel: PairedPanel,
     pairs: Sequence[tuple[int, int]],
     names: Sequence[str],
     level: float,
     resamples: int | None = None,
     mid: bool = False,
 ) -> list[Paired]:
-    """Return the difference of each pair of columns of a panel; each split has the same weight.
+    """Return the difference of each pair of columns of a panel; splits have equal weight.
 
     Clusters keep their prompts together, also across splits. In the bootstrap the splits are strata: clusters are drawn
-    among those that lie in the same splits, matched or not. Each pair's numbers are the same whatever other pairs are
-    asked.
+    among those that lie in the same splits, matched or not. Each pair's numbers do not depend on the other pairs.
 
     Args:
         pairs: (first, second) numbers of columns.
@@ -159,7 +157,7 @@ def paired_differences(
     )  # splits x clusters x pairs
     inside = by_split_and_cluster(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
     resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
-    drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / in_one
+    drawn = _resample(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / in_one
     halves = _halves(sums, sizes, units, seed_of("paired halves", scope), resamples, 1 - level)
     found = []
     for i, (one, other) in enumerate(pairs):
@@ -184,7 +182,10 @@ def paired_differences(
         equal = np.array([np.ptp(in_units[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
         low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
-            low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
+            low, high = (
+                min(low, 0.0),
+                max(high, 0.0),
+            )  # the interval covers what the exact test cannot distinguish from 0
         found.append(
             replace(
                 about,
@@ -204,7 +205,7 @@ def paired_differences(
     return found
 
 
-def by_split_and_cluster(panel: Panel, values: Floats) -> Floats:
+def by_split_and_cluster(panel: PairedPanel, values: Floats) -> Floats:
     """Return the sums of `values` (rows x anything) as splits x clusters x that."""
     n_splits, n_clusters = int(panel.splits.max()) + 1, int(panel.clusters.max()) + 1
     sums = cluster_sums(panel.splits * n_clusters + panel.clusters, values, n_splits * n_clusters)
@@ -212,10 +213,10 @@ def by_split_and_cluster(panel: Panel, values: Floats) -> Floats:
 
 
 def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
-    """Return the numbers of the clusters that are drawn among each other: those that lie in the same splits.
+    """Return the strata of the bootstrap, as numbers of clusters: those that lie in the same splits.
 
-    One that is alone of its kind would be drawn in every resample; such ones are drawn together with those of the split
-    that they lie in. One that lies in no split is in no stratum.
+    A cluster alone in its stratum would be drawn in every resample; such clusters join those of the split they lie in.
+    A cluster in no split is in no stratum.
 
     Args:
         inside: splits x clusters, whether a cluster lies in a split.
@@ -234,13 +235,13 @@ def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
     return [np.flatnonzero(kinds == kind) for kind in np.unique(kinds[kinds >= 0])]
 
 
-def _unit(panel: Panel, one: int, other: int) -> Unit:
+def _unit(panel: PairedPanel, one: int, other: int) -> PairedUnit:
     """The unit of the difference of two columns, which other columns do not change."""
     common = math.lcm(panel.denominators[one], panel.denominators[other])
-    return Unit(min(common, _ROUNDED), common <= _ROUNDED)
+    return PairedUnit(min(common, _ROUNDED), common <= _ROUNDED)
 
 
-def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+def _resample(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
     """The difference in each bootstrap sample: resamples x pairs, in units of `sums`; NaN where a split is empty."""
     found = []
     for counts in drawn_counts(sums.shape[1], seed, resamples, strata_of(inside)):
@@ -250,14 +251,14 @@ def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int
 
 
 def _halves(
-    sums: Floats, sizes: Floats, units: Sequence[Unit], seed: int, resamples: int, alpha: float
-) -> list[Ends | None]:
+    sums: Floats, sizes: Floats, units: Sequence[PairedUnit], seed: int, resamples: int, alpha: float
+) -> list[Bounds | None]:
     """The differences that the test does not reject of each pair: counted where that is cheap, else drawn.
 
     None where a split has no rates.
     """
     pairs = range(sums.shape[2])
-    found: list[Ends | None] = [_counted(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
+    found: list[Bounds | None] = [_count_halves(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
     left = [i for i in pairs if found[i] is None and sizes[:, :, i].sum(axis=1).all()]
     if left:
         weights = 1 / (len(sizes) * sizes[:, :, left].sum(axis=1, keepdims=True))
@@ -268,7 +269,7 @@ def _halves(
     return found
 
 
-def _counted(sums: Floats, sizes: Floats, unit: Unit, alpha: float) -> Ends | None:
+def _count_halves(sums: Floats, sizes: Floats, unit: PairedUnit, alpha: float) -> Bounds | None:
     """Ends over all halves; None where these are too many, for rounded rates, and where a split has no rates."""
     n_by_split = sizes.sum(axis=1)
     if not n_by_split.all():
@@ -280,7 +281,7 @@ def _counted(sums: Floats, sizes: Floats, unit: Unit, alpha: float) -> Ends | No
     return None if ends is None else (ends[0] / unit.parts, ends[1] / unit.parts)
 
 
-def _in_common(values: Whole, n_by_split: Floats) -> Whole:
+def _in_common(values: Integers, n_by_split: Floats) -> Integers:
     """Sums over splits (splits x clusters), each with the weight of the split in the difference, as whole numbers."""
     common = math.lcm(*(int(n) for n in n_by_split))
     shares = np.array([common // int(n) for n in n_by_split])
@@ -288,13 +289,13 @@ def _in_common(values: Whole, n_by_split: Floats) -> Whole:
 
 
 def _interval(
-    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Ends | None, sizes: Floats, level: float
+    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Bounds | None, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
-    """The wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
+    """Return the wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
 
-    Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
-    gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added to
-    that of the other splits as `intervals.pooled_rate` adds them.
+    If all differences of a split are `equal`, neither interval has a width, though the split is not known exactly. It
+    then gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added
+    to the other splits' as in `intervals.pooled_rate`.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:
@@ -317,7 +318,7 @@ def _interval(
     return max(-1.0, value - below), min(1.0, value + above), method
 
 
-def _cluster_totals(sums: Floats, n_by_split: Floats, unit: Unit) -> tuple[Whole, int]:
+def _cluster_totals(sums: Floats, n_by_split: Floats, unit: PairedUnit) -> tuple[Integers, int]:
     """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
     common = math.lcm(*(int(n) for n in n_by_split))
     if len(n_by_split) * common * unit.parts <= _MOST_EXACT:
@@ -326,7 +327,7 @@ def _cluster_totals(sums: Floats, n_by_split: Floats, unit: Unit) -> tuple[Whole
     return totals, len(totals)
 
 
-def _by_split(panel: Panel, values: Floats) -> float:
+def _by_split(panel: PairedPanel, values: Floats) -> float:
     """Mean over splits of the mean over all their rows."""
     n_by_split = np.bincount(panel.splits)
     return float(math.fsum(values / (len(n_by_split) * n_by_split[panel.splits])))

@@ -38,11 +38,11 @@ _DOZEN = 12
 
 _HALF_STEPS = 3_000_000  # additions that counting all halves may take: some hundredths of a second
 
-Whole = NDArray[np.int64]
-Ends = tuple[float, float]
+Integers = NDArray[np.int64]
+Bounds = tuple[float, float]
 
 
-def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tuple[float, str]:
+def sign_flip_p(sums: Integers, seed: int, slack: int = 0, mid: bool = False) -> tuple[float, str]:
     """Return the two-sided p value of the sum of `sums` being zero, and how: `exact`, `mid-p` or `N draws`.
 
     All patterns are counted where their totals take few enough values or where there are at most 2^14 of them. Else
@@ -75,7 +75,7 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tu
     return _drawn_p(np.sort(sizes), observed - slack, seed)
 
 
-def counted_p(sizes: Whole, observed: int, mid: bool = False) -> float:
+def counted_p(sizes: Integers, observed: int, mid: bool = False) -> float:
     """Return the share of all 2^n sign patterns whose total is at least `observed` > 0 away from zero.
 
     With `mid`, those with just that total count half.
@@ -97,7 +97,7 @@ def counted_p(sizes: Whole, observed: int, mid: bool = False) -> float:
     return p_value(2 * tail)
 
 
-def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
+def _drawn_p(sizes: Integers, threshold: int, seed: int) -> tuple[float, str]:
     extreme, drawn = 0, 0
     rng = np.random.default_rng(seed)
     for wanted in DRAWS:
@@ -119,7 +119,7 @@ def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
     return (extreme + 1) / (drawn + 1), f"{drawn} draws"
 
 
-def _tables(sizes: Whole) -> list[Floats]:
+def _tables(sizes: Integers) -> list[Floats]:
     """Return the totals of all sign patterns of each dozen of sizes, so that one number draws a dozen of signs."""
     tables = []
     for first in range(0, len(sizes), _DOZEN):
@@ -130,7 +130,7 @@ def _tables(sizes: Whole) -> list[Floats]:
     return tables
 
 
-def counted_ends(totals: Whole, sizes: Whole, alpha: float) -> Ends | None:
+def counted_ends(totals: Integers, sizes: Integers, alpha: float) -> Bounds | None:
     """Return both ends over all halves, in units of `totals` to a unit of `sizes`; None where counting takes too long.
 
     How many halves have each sum of totals and of sizes follows cluster by cluster, as a convolution.
@@ -164,7 +164,7 @@ def counted_ends(totals: Whole, sizes: Whole, alpha: float) -> Ends | None:
     return float(lower) * of_totals / of_sizes, float(upper) * of_totals / of_sizes
 
 
-def drawn_ends(totals: Floats, sizes: Floats, seed: int, draws: int, alpha: float) -> list[Ends]:
+def drawn_ends(totals: Floats, sizes: Floats, seed: int, draws: int, alpha: float) -> list[Bounds]:
     """Return both ends over so many random halves and what each leaves over, of each column of clusters x columns."""
     # Whole numbers have the same sum in any order, and so the same digits on every machine.
     totals, sizes, rng = whole(totals), whole(sizes), np.random.default_rng(seed)
@@ -186,5 +186,5 @@ def drawn_ends(totals: Floats, sizes: Floats, seed: int, draws: int, alpha: floa
 
 
 def _first(shares: Floats, empty: float, enough: float) -> int:
-    """Number of the first place where the shares so far, with that of the empty half, exceed `enough`."""
+    """Return the first place at which the cumulated shares, plus that of the empty half, exceed `enough`."""
     return int(np.argmax(empty + np.cumsum(shares) > enough))

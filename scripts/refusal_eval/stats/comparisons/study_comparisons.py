@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.stats.comparisons.corrections import ESTIMANDS, corrected
+from refusal_eval.stats.comparisons.corrections import ESTIMANDS, correct_p_values
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences, panel_of, repeated_prompts
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, p_value
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, Ends, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
-from refusal_eval.stats.estimates.units import Units
-from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
+from refusal_eval.stats.estimates.units import JudgedCell, Units
+from refusal_eval.study.comparison_families import MODELS, Family, Scope
 
 SIGN_FLIPS, OF_DECISION = (
     "sign flips over clusters, ",
@@ -27,7 +27,7 @@ MARGIN_OPEN = "margin_open"  # they go beyond the margin, so that unjudged answe
 
 
 Pairs = Sequence[Sequence[Mapping[str, Any]]]  # near-duplicate prompts two by two, see `paired.repeated`
-Study = Mapping[str, Any]
+StudyFacts = Mapping[str, Any]
 
 
 class Decisions(NamedTuple):
@@ -51,8 +51,8 @@ class Compared(NamedTuple):
     decisions: Decisions | None
 
 
-def compared(
-    families: Sequence[Family], cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+def compare_families(
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> list[Estimate]:
     """Return the rows of the results table about each comparison, family by family.
 
@@ -78,9 +78,9 @@ def compared(
             one
             for scope in family.scopes
             for held in family.held
-            for one in _compared(family, scope, held, cells, study, duplicates)
+            for one in _compare(family, scope, held, cells, study, duplicates)
         ]
-        adjusted = corrected([one.result.p for one in own], study["correction"])
+        adjusted = correct_p_values([one.result.p for one in own], study["correction"])
         for one, p in zip(own, adjusted, strict=True):
             found += _estimates(one, p, study)
     for_each = set(ESTIMANDS.values())
@@ -112,19 +112,21 @@ def row_names(
     }
 
 
-def counted_splits(families: Sequence[Family], cells: Mapping[Cell, Units], duplicates: Pairs) -> dict[str, list[str]]:
-    """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
+def counted_splits(
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], duplicates: Pairs
+) -> dict[str, list[str]]:
+    """Return, for each pooled scope, the splits with prompts that none of its other splits has."""
     found = {}
     for family in families:
         for scope in (scope for scope in family.scopes if scope.pool):
-            gone, side = repeated(duplicates, scope.splits), family.sides()[0]
+            gone, side = repeated_prompts(duplicates, scope.splits), family.sides()[0]
             names = {split: cells[family.cell(family.held[0], side, split)]["prompt_id"] for split in scope.splits}
             left = [split for split, own in names.items() if any((split, name) not in gone for name in own)]
             found[scope.name] = left or list(scope.splits)
     return found
 
 
-def _estimates(one: Compared, adjusted: float | None, study: Study) -> Iterator[Estimate]:
+def _estimates(one: Compared, adjusted: float | None, study: StudyFacts) -> Iterator[Estimate]:
     result, about = one.result, one.about | {"flags": tuple(one.flags["flags"])}
     level = None if result.low is None else study["level"]
     yield Estimate("rate_difference", result.difference, result.low, result.high, level, result.method, **about)
@@ -218,7 +220,7 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     return only[0], only[1], p_value(p - half)
 
 
-def _effect_estimates(one: Compared, study: Study) -> Iterator[Estimate]:
+def _effect_estimates(one: Compared, study: StudyFacts) -> Iterator[Estimate]:
     effect, result = one.effect, one.result
     level, margin, method = study["level"], study["margin"], "delta method on the log scale over clusters"
     flags = tuple(dict.fromkeys((*one.flags["flags"], *([FEW_CLUSTERS] if effect.few else []))))
@@ -256,15 +258,15 @@ def _sides_p(
     return (second, first) if fewer_is_better else (first, second)
 
 
-def _compared(
-    family: Family, scope: Scope, held: str, cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+def _compare(
+    family: Family, scope: Scope, held: str, cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> Iterator[Compared]:
     sides, mid = family.sides(), study["p_values"] == "mid"
     all_readings, sources, expectations = (
         {split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source", "expectation")
     )
     frames = {split: [cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
-    panel = panel_of(frames, all_readings, repeated(duplicates, scope.splits), sources)
+    panel = panel_of(frames, all_readings, repeated_prompts(duplicates, scope.splits), sources)
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
     readings = {all_readings[split] for split in scope.splits}
@@ -287,7 +289,7 @@ def _compared(
         )
 
 
-def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> Decisions | None:
+def _decisions(panel: PairedPanel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> Decisions | None:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from, mean
 from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, ROUNDING, UNJUDGED, WHOLE, few_flags
 from refusal_eval.stats.estimates.intervals import (
     CLUSTER_SIZE,
@@ -47,7 +47,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     """
     facts = units.facts
     level, k, tau = facts["level"], facts["samples"], facts["tau"]
-    found = [*_overall(units, level), *_marked(_votes(units, k, level), units)]
+    found = [*_overall(units, level), *_with_flags(_votes(units, k, level), units)]
     found += [*category_rates(units, level), *_turns(units, level)]
     others = [*_c(units["c"], units["band"], units, level, tau), *_dispersion(units, k, level)]
     if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
@@ -55,16 +55,16 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
             c = c_at(other, units.labels, units.logprobs)
             named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
             others += _c(c, bands_of(c, facts["band"]), units, level, named)
-    others += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level)]
-    found += [*_marked(others, units), *_kinds(units, level)]
+    others += [*_sizes(units), *_states(units), *_judge_reports(units), *_answers(units, level)]
+    found += [*_with_flags(others, units), *_kinds(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     return [dataclasses.replace(e, **known) for e in found]
 
 
-def _marked(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
-    """Return the estimates that are no rates with the cell's flags, `few_clusters` by their own clusters.
+def _with_flags(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
+    """Attach the cell's flags to estimates that are not rates.
 
-    What names no clusters is about all of the cell.
+    `few_clusters` follows from an estimate's own clusters, or from the cell's if it names none.
     """
     every = few_flags(effective_of(units["cluster"]))
     found = []
@@ -100,7 +100,7 @@ def flip_rate(refusals: Array, counting: Array) -> Floats:
 
 
 def taus(own: float) -> list[float]:
-    """Return the temperatures of the sweep in ascending order: the grid, and the study's own."""
+    """Return the temperatures of the sweep, ascending: the grid and the study's own."""
     return sorted({*GRID, own})
 
 
@@ -195,17 +195,17 @@ def _answers(units: Units, level: float) -> list[Estimate]:
         number = None
         if len(values):
             ends = cluster_t(values.tolist(), clusters.tolist(), level)
-            number = Number(
+            number = NumberInterval(
                 math.fsum(values) / len(values), ends.low, ends.high, None if ends.low is None else ends.method
             )
         about = {"n_prompts": len(values), "n_clusters": len(set(clusters.tolist()))}
         few = few_flags(effective_of(clusters)) if len(values) else ()
-        found.append(estimated(name, number, level, flags=few, **about))
+        found.append(estimate_from(name, number, level, flags=few, **about))
     return found
 
 
-def _noticed(units: Units) -> list[Estimate]:
-    """What the judge noticed beside its labels, and how many of its votes were asked again."""
+def _judge_reports(units: Units) -> list[Estimate]:
+    """Return the judge's flags besides its labels, and the share of its votes that were repeated."""
     facts, labelled = units.facts, int(units["n_judged"].sum())
     votes, about = facts.get("votes"), dict[str, Any](n_prompts=len(units))
     found = [
@@ -220,11 +220,11 @@ def _noticed(units: Units) -> list[Estimate]:
 
 
 def _kinds(units: Units, level: float) -> list[Estimate]:
-    """Shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
+    """Return shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
 
-    All are means over prompts of means over the answers that enter rates: a blocked answer is of no kind, and it does
-    not comply. The quality of a blocked answer and of a refusal is 0; without one of every other answer there is no
-    number, as it would be that of the rated ones.
+    All are means over prompts of means over the answers that enter rates: a blocked answer has no kind, and does not
+    comply. The quality of a blocked answer and of a refusal is 0; if any other answer has no rating, there is no
+    number, as it would only describe the rated ones.
     """
     kinds, samples = units.facts.get("kinds") or [], units.samples
     if not kinds:
@@ -247,7 +247,7 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
         if (quality.isna().to_numpy() & counts).any():
             whole = dataclasses.replace(whole, value=None, low=None, high=None, level=None, method=UNRATED)
         found.append(whole)
-    found = _marked(found, units)
+    found = _with_flags(found, units)
     if PARTIAL not in (label for _, label in kinds):
         return found
     rates = {str(e.reading): _by(e) for e in _rates(units, level)}
@@ -266,7 +266,7 @@ def _rest(share: float | None) -> float | None:
 
 def _rates(units: Units, level: float, estimand: str = "refusal_rate", category: bool = False) -> list[Estimate]:
     """Rates of all prompts or of a part; what varies within a `category` is what `independent_within` says."""
-    there = units.kept(units["counting"] > 0)
+    there = units.select(units["counting"] > 0)
     n_clusters, varying = len(set(there["cluster"])), there["cluster"]
     if category:
         varying = np.array(independent_within(varying.tolist(), there["prompt_id"].tolist()))
@@ -281,7 +281,7 @@ def _rates(units: Units, level: float, estimand: str = "refusal_rate", category:
 
 
 def _votes(units: Units, k: int, level: float) -> list[Estimate]:
-    there, found = units.kept(units["counting"] > 0), []
+    there, found = units.select(units["counting"] > 0), []
     for reading in READINGS:
         refusals, counting = there.refusals(reading), there["counting"]
         votes = {"majority": 2 * refusals > counting, "tie": 2 * refusals == counting, "any": refusals > 0}
@@ -298,7 +298,7 @@ def category_rates(units: Units, level: float) -> list[Estimate]:
         dataclasses.replace(estimate, category=name)
         for name in (names if len(names) > 1 else [])
         if name
-        for estimate in _rates(units.kept(categories == name), level, category=True)
+        for estimate in _rates(units.select(categories == name), level, category=True)
     ]
 
 
@@ -308,12 +308,12 @@ def _turns(units: Units, level: float) -> list[Estimate]:
     return [
         dataclasses.replace(estimate, parameter=int(turn))
         for turn in (turns if len(turns) > 1 else [])
-        for estimate in _rates(units.kept(units["turn"] == turn), level, BY_TURN)
+        for estimate in _rates(units.select(units["turn"] == turn), level, BY_TURN)
     ]
 
 
 def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | str) -> list[Estimate]:
-    """Mean c(x), the share of prompts where it is above 0, and the shares of its bands.
+    """Return mean c(x), the share of prompts with c(x) > 0, and the shares of its bands.
 
     `bands` holds the band of each that is not NaN.
     """
@@ -360,11 +360,11 @@ def _estimate(
     flags = names.pop("flags", ())
     if listed:
         found = cluster_wilson_between(listed, own, limits, level, draws)
-        number = Number(math.fsum(listed) / len(listed), found.low, found.high, found.method)
+        number = NumberInterval(math.fsum(listed) / len(listed), found.low, found.high, found.method)
         flags = (*few_of(values.astype(float), own, limits), *flags)
-    return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), flags=flags, **names)
+    return estimate_from(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), flags=flags, **names)
 
 
 def _share(estimand: str, values: Array, clusters: Array, level: float, **names: Any) -> Estimate:
-    """The share of prompts of which something holds, each of which counts as one answer."""
+    """Return the share of prompts for which `values` is 1, each prompt counting as one answer."""
     return _estimate(estimand, values, clusters, level, draws=len(values), **names)

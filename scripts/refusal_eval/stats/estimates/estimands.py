@@ -1,6 +1,7 @@
 """What became of each of the K samples of a prompt, answers and verdicts joined.
 
-What is scored is a turn of a prompt. A prompt that is no dialogue has one, number 0; of a dialogue some count or all.
+The unit is the turn of a prompt. An ordinary prompt has one, number 0; of a dialogue's turns some are scored or all.
+Where the numbers count prompts, each scored turn is one.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from refusal_eval.core.states import (
 )
 from refusal_eval.study.dialogues import asked_turns, scored_turns
 
-Row = Mapping[str, Any]
+CellRow = Mapping[str, Any]
 
 _UNIT, _STATE = itemgetter("prompt_id", "turn"), itemgetter("state")
 
@@ -40,19 +41,19 @@ class BadRows(UserError, ValueError):
     """Prompts, answers and verdicts that do not belong together; the message names the row."""
 
 
-class Outcome(NamedTuple):
+class SampleOutcome(NamedTuple):
     """What became of one sample."""
 
     state: str
     label: str | None  # None unless judged
     logprob: float | None  # mean raw log-probability of the answer tokens, natural logarithm
-    answer: Row | None = None  # its row, None for one without
-    verdict: Row | None = None  # the row of the verdict on it
+    answer: CellRow | None = None  # its row, None for one without
+    verdict: CellRow | None = None  # the row of the verdict on it
 
 
 def sample_outcomes(
-    turns: Mapping[str, Iterable[int]], answers: Iterable[Row], verdicts: Iterable[Row], samples: int
-) -> dict[tuple[str, int], list[Outcome]]:
+    turns: Mapping[str, Iterable[int]], answers: Iterable[CellRow], verdicts: Iterable[CellRow], samples: int
+) -> dict[tuple[str, int], list[SampleOutcome]]:
     """Join a cell's rows, in any order, into exactly `samples` outcomes for each (prompt id, turn), sorted by it.
 
     A sample without an answer row is `failed`. Answers to turns that are not scored (`turns`: those that are, by prompt
@@ -76,7 +77,7 @@ def sample_outcomes(
             raise BadRows(f"the verdict on {key} is {verdict['state']} with label {verdict['label']}")
     outcomes = {key: _outcome(answer, judged.get(key)) for key, answer in by_turn.items()}
     units = sorted((prompt_id, turn) for prompt_id, scored in turns.items() for turn in scored)
-    lost = Outcome(FAILED, None, None)
+    lost = SampleOutcome(FAILED, None, None)
     return {
         (prompt_id, turn): [outcomes.get((prompt_id, sample, turn), lost) for sample in range(samples)]
         for prompt_id, turn in units
@@ -84,8 +85,12 @@ def sample_outcomes(
 
 
 def cell_outcomes(
-    prompts: Iterable[Row], answers: Iterable[Row], verdicts: Iterable[Row], samples: int, scored: str = "all"
-) -> dict[tuple[str, int], list[Outcome]]:
+    prompts: Iterable[CellRow],
+    answers: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
+    samples: int,
+    scored: str = "all",
+) -> dict[tuple[str, int], list[SampleOutcome]]:
     """Return `sample_outcomes` of the scored turns of a cell's prompts.
 
     Raises:
@@ -93,7 +98,7 @@ def cell_outcomes(
         BadRows: for a prompt that occurs twice, an answer to a turn that its prompt does not ask, and as
             `sample_outcomes` does.
     """
-    by_id: dict[str, Row] = {}
+    by_id: dict[str, CellRow] = {}
     for prompt in prompts:
         if prompt["id"] in by_id:
             raise BadRows(f"prompt {prompt['id']} occurs twice")
@@ -107,7 +112,7 @@ def cell_outcomes(
     return sample_outcomes(turns, answers, verdicts, samples)
 
 
-def _unique(rows: Iterable[Row], states: Sequence[str], what: str) -> dict[tuple[str, int, int], Row]:
+def _unique(rows: Iterable[CellRow], states: Sequence[str], what: str) -> dict[tuple[str, int, int], CellRow]:
     rows = list(rows)
     found = dict(zip(map(place_of, rows), rows, strict=True))
     if len(found) < len(rows):
@@ -119,8 +124,8 @@ def _unique(rows: Iterable[Row], states: Sequence[str], what: str) -> dict[tuple
     return found
 
 
-def _outcome(answer: Row, verdict: Row | None) -> Outcome:
+def _outcome(answer: CellRow, verdict: CellRow | None) -> SampleOutcome:
     if answer["state"] not in JUDGED_ANSWER_STATES:
-        return Outcome(answer["state"], None, None, answer)
+        return SampleOutcome(answer["state"], None, None, answer)
     label = None if verdict is None else verdict["label"]
-    return Outcome(answer["state"], label, answer["answer_logprob"], answer, verdict)
+    return SampleOutcome(answer["state"], label, answer["answer_logprob"], answer, verdict)

@@ -17,7 +17,7 @@ class Estimate:
     low: float | None = None  # lower end of its interval, None without one
     high: float | None = None  # upper end
     level: float | None = None  # level of the interval, e.g. 0.95
-    method: str | None = None  # how the interval was made, in words that can stand under a table
+    method: str | None = None  # how the interval was made, in words fit for a table note
     judge: str | None = None  # the judge behind it
     model: str | None = None
     split: str | None = None  # the split; None for what is pooled over several
@@ -25,10 +25,10 @@ class Estimate:
     category: str | None = None  # the category of the split; None for all
     reading: str | None = None  # strict or broad; None where it does not matter
     samples: int | None = None  # K
-    n_prompts: int | None = None  # prompts that enter (of dialogues: scored turns)
+    n_prompts: int | None = None  # prompts that enter, of several turns each scored one
     n_clusters: int | None = None  # clusters that enter
     parameter: float | str | None = None  # what the estimand depends on further, e.g. tau or the number of the turn
-    flags: tuple[str, ...] = ()  # marks to be shown beside it (see `scores.cell_flags`)
+    flags: tuple[str, ...] = ()  # marks to show with it (see `scores.cell_flags`)
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
@@ -39,11 +39,10 @@ class Estimate:
             raise ValueError(f"{self.estimand}: an interval has two ends")
 
     def row(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         return dataclasses.asdict(self) | {"flags": list(self.flags)}
 
 
-class Number(NamedTuple):
+class NumberInterval(NamedTuple):
     """A number, the ends of its interval and how that was made, None where there is none."""
 
     value: float
@@ -53,11 +52,11 @@ class Number(NamedTuple):
 
 
 def p_value(p: float) -> float:
-    """Return a p value as it is published: never 0, which none is, but the smallest number that a computer holds."""
+    # No p value is 0; the smallest float stands for those that underflow.
     return min(1.0, max(p, SMALLEST_P))
 
 
-def estimated(estimand: str, number: Number | None, level: float, **about: Any) -> Estimate:
+def estimate_from(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
     """Return the estimate that a number is, None for one that the data cannot give; only an interval has a level."""
     if number is None or number.low is None:
         return Estimate(estimand, number and number.value, **about)
@@ -65,10 +64,10 @@ def estimated(estimand: str, number: Number | None, level: float, **about: Any) 
 
 
 def estimate_of(row: dict[str, Any]) -> Estimate:
-    """Return the estimate that `Estimate.row` wrote."""
+    """Undo `Estimate.row`."""
     return Estimate(**{**row, "flags": tuple(row["flags"])})
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean of values, None of none; the sum is exact, so that their order cannot move the last digit."""
+    """Return the mean, None of nothing; the sum is exact, so the order of the values does not matter."""
     return math.fsum(values) / len(values) if values else None

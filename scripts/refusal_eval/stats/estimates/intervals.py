@@ -75,7 +75,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes = checked(values, clusters, level)
+    rates, codes = check_values(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, sizes, alpha = len(rates), np.bincount(codes).astype(float), 1 - level
@@ -143,15 +143,15 @@ def cluster_wilson_between(
 
 
 def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
-    """Interval for the mean of values without limits, such as lengths: mean +- t sqrt(V), V of `_variance`.
+    """Return an interval for the mean of unbounded values, such as lengths: mean +- t sqrt(V), V of `_variance`.
 
-    t has G* - 1 degrees of freedom, with G* of `effective_number`, one at least. With one cluster, and where all
-    values are equal, there are no ends: nothing says how far they vary.
+    t has G* - 1 degrees of freedom, G* from `effective_number`, at least one. With one cluster or equal values there
+    are no ends: nothing shows the variation.
 
     Raises:
         ValueError: for no values, lists of different lengths or a level outside (0, 1).
     """
-    data, codes = checked(values, clusters, level)
+    data, codes = check_values(values, clusters, level)
     n, sizes = len(data), np.bincount(codes).astype(float)
     if len(sizes) == 1 or data.min() == data.max():
         return Interval(None, None, None, len(sizes), "no information (one cluster, or equal values)")
@@ -218,7 +218,7 @@ def effective_number(sizes: ArrayLike) -> float:
 
 
 def effective_of(names: Iterable[Hashable]) -> float:
-    """Return `effective_number` of rows, by the name of the cluster of each."""
+    """Return `effective_number` of rows, given each row's cluster."""
     return effective_number(list(Counter(map(str, names)).values()))
 
 
@@ -246,7 +246,7 @@ def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alp
     n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else effective
     if draws is not None:
         n_eff = min(n_eff, float(draws))
-    n_eff = _held_back(n_eff, sums, float(n))
+    n_eff = _hold_back(n_eff, sums, float(n))
     freedom = _degrees_of_freedom(sums, p, n_eff, max(1.0, effective - 1))
     low, high = wilson_ends(p, n_eff, float(scipy.special.stdtrit(freedom, 1 - alpha / 2)))
     edge = (alpha / 2) ** (1 / max(effective, n / 2))
@@ -285,11 +285,11 @@ def _variance(clusters: _Clusters) -> tuple[float, Floats]:
 
 
 def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats | None = None) -> tuple[float, Floats]:
-    """Return the variance of an estimate from what each row adds to its error, and what each cluster does.
+    """Return the variance of an estimate from each row's and each cluster's contribution to its error.
 
-    Of one split it is V of `_variance`, for which rows are what they add to the mean. Of several splits a cluster adds
-    up what it adds in each, u / (1 - h) times sqrt((G - 1) / G) of the split, and the tenths of V_2 are those of the
-    splits. Where a split has one cluster, h is taken for 0.
+    For one split it is V of `_variance`, with the rows' contributions to the mean. For several splits a cluster's
+    contributions are summed, u / (1 - h) times sqrt((G - 1) / G) of each split, and the tenths of V_2 are those of the
+    splits. In a split with one cluster h counts as 0.
 
     Args:
         rows: of each row, so that those of a split add up to 0, or nearly.
@@ -316,7 +316,7 @@ def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats
 
 
 def effective_in_splits(clusters: Codes, splits: Codes) -> float:
-    """Return `effective_number` of clusters by the share that each has in a mean of splits with the same weight."""
+    """Return `effective_number` of clusters, weighted by their share in an unweighted mean over splits."""
     return effective_number(np.bincount(clusters, weights=1 / np.bincount(splits)[splits]))
 
 
@@ -337,7 +337,7 @@ def _correlations(errors: Floats, sizes: Floats) -> Floats:
     return np.where(agree[:, None] == agree, np.round(found @ found.T, 9), 0.0)
 
 
-def _held_back(n_eff: float, sums: Floats, prompts: float) -> float:
+def _hold_back(n_eff: float, sums: Floats, prompts: float) -> float:
     """n_eff where it is above the number of prompts, held back as far as it rests on few clusters.
 
     Several samples of a prompt can be worth more than one observation, but when two prompts of a hundred refuse once in
@@ -397,7 +397,7 @@ def seed_of(*names: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def checked(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
+def check_values(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
     """Return values and cluster numbers, by cluster name and value: sums must not depend on the input's order."""
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")

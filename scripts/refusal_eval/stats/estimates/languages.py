@@ -48,5 +48,5 @@ def language_of(prompt: Mapping[str, Any]) -> str | None:
 
 
 def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
-    """Return the language of each prompt by its id."""
+    """Return each prompt's language by its id."""
     return {prompt["id"]: language_of(prompt) for prompt in prompts}

@@ -1,4 +1,4 @@
-"""Prompts that stand in several splits, word for word or nearly, so that pooled numbers count them once.
+"""Prompts that occur in several splits, exactly or nearly, so that pooled numbers count them once.
 
 Splits borrow from each other: JailbreakBench from AdvBench and HarmBench, many sets from XSTest. The rule, as published
 beside the list (`RULE`), is made to leave out copies and never two prompts that ask for different things: contrast
@@ -18,7 +18,7 @@ import numpy as np
 
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.texts import nfkc
-from refusal_eval.stats.estimates.units import Cell, Units
+from refusal_eval.stats.estimates.units import JudgedCell, Units
 
 THRESHOLD = 0.7
 
@@ -60,7 +60,7 @@ _UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
 PASSAGE_WORDS, PASSAGE_CLUSTERS = 8, 3
 
 
-class Text(NamedTuple):
+class PromptText(NamedTuple):
     """Compared parts of a prompt: `words` in order, `features`, and `marks`, which duplicates share exactly."""
 
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class Text(NamedTuple):
     marks: frozenset[str]
 
 
-class Place(NamedTuple):
+class PromptPlace(NamedTuple):
     """A prompt of a split."""
 
     split: str
@@ -76,10 +76,10 @@ class Place(NamedTuple):
 
 
 Passage = tuple[str, ...]  # words that follow each other
-Pair = tuple[Place, Place]  # near-duplicates, the one of the earlier split first
+NearPair = tuple[PromptPlace, PromptPlace]  # near-duplicates, the one of the earlier split first
 
 
-def text_of(prompt: Mapping[str, Any]) -> Text:
+def text_of(prompt: Mapping[str, Any]) -> PromptText:
     """Return what is compared of a prompt, the text of all its messages."""
     text = "\n".join(message["content"] for message in prompt["messages"])
     folded = nfkc(nfkc(text).casefold())
@@ -89,7 +89,7 @@ def text_of(prompt: Mapping[str, Any]) -> Text:
     signs = "".join(_SIGNS.findall(folded.translate(_ONE_SIGN)))
     # One character may change what is asked for, or be a negation, and the words of such a script are not known here.
     unspaced = "".join(word for word in words if _UNSPACED_CHARACTER.fullmatch(word))
-    return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split()), unspaced}))
+    return PromptText(words, frozenset(features), frozenset({*marks, "".join(signs.split()), unspaced}))
 
 
 def _features(words: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -101,7 +101,7 @@ def _features(words: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"{words[one]} {words[two]}", (one, two)
 
 
-def similarity(one: Text, two: Text, frame: frozenset[str] = frozenset()) -> float:
+def similarity(one: PromptText, two: PromptText, frame: frozenset[str] = frozenset()) -> float:
     """Return the Jaccard similarity of two texts' features, without those of a frame that both have, from 0 to 1."""
     both = one.features & two.features
     union = len((one.features | two.features) - (both & frame))
@@ -113,7 +113,7 @@ def near_pairs(
     expectations: Mapping[str, str],
     sources: Mapping[str, str],
     threshold: float = THRESHOLD,
-) -> dict[Pair, float]:
+) -> dict[NearPair, float]:
     """Return all pairs of near-duplicates, sorted, the prompt of the earlier split first, with their similarity.
 
     It is infinite where the words of both texts are equal.
@@ -123,7 +123,7 @@ def near_pairs(
         sources: a word for the source of each split; clusters of different sources are different.
         threshold: least similarity of near-duplicates, above 0.
     """
-    found: dict[Pair, float] = {}
+    found: dict[NearPair, float] = {}
     for expectation in sorted(set(expectations.values())):
         of_these = sorted(split for split in prompts if expectations[split] == expectation)
         if len(of_these) > 1:
@@ -131,16 +131,16 @@ def near_pairs(
     return dict(sorted(found.items()))
 
 
-def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
+def copies(pairs: Iterable[NearPair]) -> dict[PromptPlace, list[PromptPlace]]:
     """Return the prompts that do not count, each with those of earlier splits that count and that it is near to.
 
     Splits are taken in alphabetical order. So what does not count depends on the splits: of some splits only, it
     follows from the pairs within these. Of each pair the prompt of the earlier split comes first.
     """
-    before: dict[Place, list[Place]] = defaultdict(list)
+    before: dict[PromptPlace, list[PromptPlace]] = defaultdict(list)
     for first, second in pairs:
         before[second].append(first)
-    found: dict[Place, list[Place]] = {}
+    found: dict[PromptPlace, list[PromptPlace]] = {}
     for place in sorted(before):
         counting = [other for other in before[place] if other not in found]
         if counting:
@@ -148,38 +148,38 @@ def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
     return found
 
 
-def duplicate_groups(pairs: Mapping[Pair, float]) -> list[list[Place]]:
+def duplicate_groups(pairs: Mapping[NearPair, float]) -> list[list[PromptPlace]]:
     """Return the groups of `near_pairs`, sorted; of each group the first place counts and the others do not.
 
     A prompt joins the group of an equal one, else of the most similar one.
     """
-    groups: dict[Place, list[Place]] = defaultdict(list)
+    groups: dict[PromptPlace, list[PromptPlace]] = defaultdict(list)
     for place, counting in copies(pairs).items():
         kept = min(counting, key=lambda other: (-pairs[other, place], other))
         groups[kept].append(place)
     return sorted([kept, *sorted(others)] for kept, others in groups.items())
 
 
-def counted_once(units: Mapping[Cell, Units], left_out: Collection[Place]) -> dict[Cell, Units]:
+def without_duplicates(units: Mapping[JudgedCell, Units], left_out: Collection[PromptPlace]) -> dict[JudgedCell, Units]:
     """Return the cells without the prompts that pooled numbers leave out, and none that has no others."""
     found = {}
     for (judge, model, split), own in units.items():
         counts = np.array([(split, prompt) not in left_out for prompt in own["prompt_id"]], dtype=bool)
         if counts.any():
-            found[judge, model, split] = own if counts.all() else own.kept(counts)
+            found[judge, model, split] = own if counts.all() else own.select(counts)
     return found
 
 
 def _pairs(
     prompts: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str], threshold: float
-) -> dict[Pair, float]:
+) -> dict[NearPair, float]:
     names = names_apart({split: [row["cluster"] for row in rows] for split, rows in prompts.items()}, sources)
-    rows_of = {Place(split, row["id"]): row for split in sorted(prompts) for row in prompts[split]}
+    rows_of = {PromptPlace(split, row["id"]): row for split in sorted(prompts) for row in prompts[split]}
     texts = {place: text_of(row) for place, row in rows_of.items()}
     clusters = {place: names[place.split][row["cluster"]] for place, row in rows_of.items()}
     rarest = _rarest(texts, threshold)
-    index: dict[str, list[Place]] = defaultdict(list)
-    found: dict[Pair, float] = {}
+    index: dict[str, list[PromptPlace]] = defaultdict(list)
+    found: dict[NearPair, float] = {}
     for _, group in itertools.groupby(rows_of, key=lambda place: place.split):
         places = list(group)
         for place in places:
@@ -203,8 +203,8 @@ def _pairs(
     passages = _passages(texts, clusters, unequal)
 
     @functools.cache
-    def framed(place: Place, other: str) -> frozenset[str]:
-        return _framed(texts[place], passages[place.split] & passages[other])
+    def framed(place: PromptPlace, other: str) -> frozenset[str]:
+        return _frame_features(texts[place], passages[place.split] & passages[other])
 
     for first, second in unequal:
         if passage := framed(first, second.split) & framed(second, first.split):
@@ -214,9 +214,9 @@ def _pairs(
 
 
 def _passages(
-    texts: Mapping[Place, Text], clusters: Mapping[Place, str], pairs: Collection[Pair]
+    texts: Mapping[PromptPlace, PromptText], clusters: Mapping[PromptPlace, str], pairs: Collection[NearPair]
 ) -> dict[str, set[Passage]]:
-    """Return for each split the passages, of those that pairs share, that stand in enough of its clusters."""
+    """Return, for each split, the passages shared by pairs that occur in enough of its clusters."""
     runs = {place: frozenset(_runs(texts[place])) for place in {place for pair in pairs for place in pair}}
     wanted = {passage for one, two in pairs for passage in runs[one] & runs[two]}
     found: dict[str, dict[Passage, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -232,13 +232,13 @@ def _passages(
     )
 
 
-def _runs(text: Text) -> Iterator[Passage]:
-    """Yield all runs of so many words."""
+def _runs(text: PromptText) -> Iterator[Passage]:
+    """Yield all runs of `PASSAGE_WORDS` words."""
     return (text.words[first : first + PASSAGE_WORDS] for first in range(len(text.words) - PASSAGE_WORDS + 1))
 
 
-def _framed(text: Text, passages: Collection[Passage]) -> frozenset[str]:
-    """Return the features that stand within these passages only."""
+def _frame_features(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
+    """Return the features that occur only within these passages."""
     if not passages:
         return frozenset()
     starts = [first for first, run in enumerate(_runs(text)) if run in passages]
@@ -247,13 +247,13 @@ def _framed(text: Text, passages: Collection[Passage]) -> frozenset[str]:
     return text.features - outside
 
 
-def _frame(texts: Sequence[Text]) -> frozenset[str]:
-    """Return the features that stand in so many prompts of a split that they say nothing of one."""
+def _frame(texts: Sequence[PromptText]) -> frozenset[str]:
+    """Return the features that occur in so many prompts of a split that they do not characterize any."""
     counts = Counter(feature for text in texts for feature in text.features)
     return frozenset(feature for feature, count in counts.items() if count > max(4, len(texts) / 3))
 
 
-def _rarest(texts: Mapping[Place, Text], threshold: float) -> dict[Place, list[str]]:
+def _rarest(texts: Mapping[PromptPlace, PromptText], threshold: float) -> dict[PromptPlace, list[str]]:
     """The features by which texts that can reach a similarity are found, without comparing all with all.
 
     Two sets whose Jaccard similarity reaches t share a feature among the n - ceil(t n) + 1 rarest of each, n being
@@ -276,5 +276,5 @@ def _words(text: str) -> Iterator[str]:
 
 @functools.cache
 def _in_word(character: str) -> bool:
-    """Tell whether a character is part of a word: also a mark, which is a vowel or a tone in many scripts."""
+    """Tell whether a character belongs to a word; combining marks do, being vowels or tones in many scripts."""
     return character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")

@@ -4,14 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
-from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, without_duplicates
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 
-def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources: Mapping[str, str]) -> list[Estimate]:
+def pooled_rates(
+    cells: Sequence[Units], duplicates: Collection[PromptPlace], sources: Mapping[str, str]
+) -> list[Estimate]:
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
     The rate is the mean over splits of the mean over prompts. Where splits of one expectation name different headline
@@ -27,7 +29,7 @@ def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources:
         sources: a word for the source of each split (see `cluster_names.names_apart`).
     """
     named = {(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}
-    counted = sorted(counted_once(clusters_apart(named, sources), duplicates).items(), key=lambda item: item[0])
+    counted = sorted(without_duplicates(clusters_apart(named, sources), duplicates).items(), key=lambda item: item[0])
     marks = {units.facts["split"]: {reading: units.marks(reading) for reading in READINGS} for units in cells}
     found = []
     for expectation in HEADLINE_READING:
@@ -35,7 +37,7 @@ def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources:
         headlines = {units.facts["headline"] for units in cells if units.facts["expectation"] == expectation}
         for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])] if pool else []:
             own = [marks[units.facts["split"]][_reading(units, reading)] for units in pool]
-            found.append(_pooled(pool, expectation, reading, own))
+            found.append(_pool(pool, expectation, reading, own))
     return found
 
 
@@ -43,15 +45,15 @@ def _reading(units: Units, reading: str) -> str:
     return str(units.facts["headline"]) if reading == MIXED else reading
 
 
-def _pooled(cells: Sequence[Units], expectation: str, reading: str, marks: Sequence[Collection[str]]) -> Estimate:
+def _pool(cells: Sequence[Units], expectation: str, reading: str, marks: Sequence[Collection[str]]) -> Estimate:
     level = cells[0].facts["level"]
     parts = {units.facts["split"]: units.known(_reading(units, reading)) for units in cells}
     lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
     number = None
     if not lost:
         value, interval = pooled_rate(parts, level)
-        number = Number(value, interval.low, interval.high, interval.method)
-    return estimated(
+        number = NumberInterval(value, interval.low, interval.high, interval.method)
+    return estimate_from(
         "refusal_rate",
         number,
         level,

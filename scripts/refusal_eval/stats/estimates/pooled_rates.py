@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import (
     LIMIT_METHOD,
     NO_VARIANCE,
@@ -20,8 +20,8 @@ from refusal_eval.stats.estimates.intervals import (
     pooled_rate,
     seed_of,
 )
-from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
-from refusal_eval.stats.estimates.units import Cell, Units, few_of
+from refusal_eval.stats.estimates.resampling import cluster_sums, number_clusters, resample_sums, resamples_for
+from refusal_eval.stats.estimates.units import JudgedCell, Units, few_of
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
@@ -32,7 +32,7 @@ RATE_METHOD = f"{POOLED_METHOD}, {LIMIT_METHOD} for splits at 0 and 1"
 
 @dataclasses.dataclass(frozen=True)
 class SplitRates:
-    """Refusal rates of all models on one split; a row is a prompt, of dialogues a scored turn."""
+    """Refusal rates of all models on one split; a row is a scored turn."""
 
     split: str
     expectation: str  # `refuse`, `comply` or `varies`
@@ -79,7 +79,7 @@ def split_rates(models: Sequence[Units], split: str, expectation: str, reading: 
     )
 
 
-def study_rates(units: Mapping[Cell, Units], judge: str, study: Mapping[str, Any]) -> dict[str, SplitRates]:
+def study_rates(units: Mapping[JudgedCell, Units], judge: str, study: Mapping[str, Any]) -> dict[str, SplitRates]:
     """Return the rates under one judge on each split that has cells.
 
     Args:
@@ -93,28 +93,30 @@ def study_rates(units: Mapping[Cell, Units], judge: str, study: Mapping[str, Any
     }
 
 
-def filled(rates: Floats) -> Floats:
+def fill_rates(rates: Floats) -> Floats:
     """Return rates (models x rows), 0 where there is none, and whether there is one: rows x 2 x models."""
     known = ~np.isnan(rates.T)
     return np.stack([np.where(known, rates.T, 0.0), known], axis=1)
 
 
-def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Number:
+def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> NumberInterval:
     """Return the mean of rates of one split, with `intervals.cluster_wilson` for so many answers behind them."""
     found = cluster_wilson(rates.tolist(), clusters, level, draws)
-    return Number(math.fsum(rates) / len(rates), found.low, found.high, found.method)
+    return NumberInterval(math.fsum(rates) / len(rates), found.low, found.high, found.method)
 
 
-def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> Number | None:
+def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> NumberInterval | None:
     """Return one model's mean over splits of its rate on each, with its interval; None if a split has no rate of it."""
     parts = {split.split: split.known(model) for split in splits}
     if not all(len(rates) for rates, _, _ in parts.values()):
         return None
     value, found = pooled_rate(parts, level)
-    return Number(value, found.low, found.high, found.method)
+    return NumberInterval(value, found.low, found.high, found.method)
 
 
-def difference_part(first: Number, second: Number, correlation: float, method: str = DIFFERENCE_METHOD) -> Number:
+def difference_part(
+    first: NumberInterval, second: NumberInterval, correlation: float, method: str = DIFFERENCE_METHOD
+) -> NumberInterval:
     """Return first - second with its interval.
 
     low = d - sqrt(a^2 - 2 r a b + b^2), a from the first value to its lower end and b from the second to its upper one,
@@ -123,19 +125,19 @@ def difference_part(first: Number, second: Number, correlation: float, method: s
     """
     value = first.value - second.value
     if None in (first.low, first.high, second.low, second.high):
-        return Number(value)
+        return NumberInterval(value)
     a, b = first.value - float(first.low or 0.0), float(second.high or 0.0) - second.value
     c, d = float(first.high or 0.0) - first.value, second.value - float(second.low or 0.0)
     low = math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
     high = math.sqrt(max(0.0, c * c - 2 * correlation * c * d + d * d))
-    return Number(value, max(-1.0, value - low), min(1.0, value + high), method)
+    return NumberInterval(value, max(-1.0, value - low), min(1.0, value + high), method)
 
 
 def components(clusters: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """Return the splits in groups that share clusters, each sorted, the groups by their first split.
 
     Clusters are drawn within such a component, as the safe and the unsafe half of contrast pairs are: so each component
-    keeps its number of clusters, and twins move together.
+    keeps its number of clusters, and twins stay together.
     """
     group = {split: {split} for split in clusters}
     owner: dict[str, str] = {}
@@ -154,19 +156,19 @@ def resampled_rates(splits: Sequence[SplitRates]) -> Floats:
 
     The draws depend on the clusters only, so all models and judges are resampled alike.
     """
-    resamples = resamples_for(numbered([rates.clusters for rates in splits])[1])
+    resamples = resamples_for(number_clusters([rates.clusters for rates in splits])[1])
     by_name = {rates.split: rates for rates in splits}
     found = {}
     for members in components({rates.split: rates.clusters.tolist() for rates in splits}):
         own = [by_name[split] for split in members]
-        codes, groups = numbered([rates.clusters for rates in own])
-        sums = [cluster_sums(code, filled(rates.rates), groups) for rates, code in zip(own, codes, strict=True)]
+        codes, groups = number_clusters([rates.clusters for rates in own])
+        sums = [cluster_sums(code, fill_rates(rates.rates), groups) for rates, code in zip(own, codes, strict=True)]
         seed = seed_of("trade-off", *members)
         # One cluster is never left out.
-        drawn = resampled(np.stack(sums, axis=1), seed, resamples, fewer=min(1, groups - 1))
+        drawn = resample_sums(np.stack(sums, axis=1), seed, resamples, fewer=min(1, groups - 1))
         for i, rates in enumerate(own):
             above, below = drawn[:, i, 0], drawn[:, i, 1]
-            totals, sizes = filled(rates.rates).sum(axis=0)
+            totals, sizes = fill_rates(rates.rates).sum(axis=0)
             # A resample without any prompt of a small split says nothing about it.
             found[rates.split] = np.where(
                 below > 0, above / np.where(below > 0, below, 1.0), totals / np.maximum(sizes, 1)
@@ -175,19 +177,19 @@ def resampled_rates(splits: Sequence[SplitRates]) -> Floats:
 
 
 def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> Floats:
-    """Return how the errors of each model's two pooled rates move together, from -1 to 1.
+    """Return the correlation of the errors of each model's two pooled rates, from -1 to 1.
 
-    With u_c and v_c what cluster c adds to the errors of the two (over the splits of each, the sum of the deviations of
-    its prompts' rates from the mean of the split, divided by the number of the split's prompts and by that of splits),
-    it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to, without their noise.
-    So it is 0 where no cluster is in both, and where one of the two rates has no errors to go by.
+    With u_c and v_c the contributions of cluster c to the two errors (over the splits of each, the sum of the
+    deviations of its prompts' rates from the mean of the split, divided by the number of the split's prompts and by
+    that of splits), it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to,
+    without their noise. It is 0 if no cluster is in both, or if one of the two rates shows no error.
     """
-    codes, groups = numbered([rates.clusters for rates in (*first, *second)])
+    codes, groups = number_clusters([rates.clusters for rates in (*first, *second)])
     errors = []
     for side, own in ((first, codes[: len(first)]), (second, codes[len(first) :])):
         parts = []
         for rates, code in zip(side, own, strict=True):
-            values, known = np.moveaxis(filled(rates.rates), 1, 0)
+            values, known = np.moveaxis(fill_rates(rates.rates), 1, 0)
             counts = np.maximum(known.sum(axis=0), 1)
             deviations = known * (values - values.sum(axis=0) / counts) / counts
             parts.append(cluster_sums(code, deviations / len(side), groups))

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import Codes, Floats
 
 METHOD = "cluster bootstrap, expanded percentile"
@@ -40,7 +40,7 @@ def blocks(rows: int, columns: int, most: int | None = None) -> Iterator[int]:
 
 
 def whole(values: Floats) -> Floats:
-    """Return values in units of a billionth, as whole numbers."""
+    """Return values in billionths, rounded to whole numbers."""
     return np.rint(values * WHOLE)
 
 
@@ -54,7 +54,7 @@ def cluster_codes(clusters: Iterable[Hashable]) -> Codes:
     return np.array([places[name] for name in names], dtype=np.intp)
 
 
-def numbered(names: Sequence[NDArray[Any]]) -> tuple[list[Codes], int]:
+def number_clusters(names: Sequence[NDArray[Any]]) -> tuple[list[Codes], int]:
     """Return the number of each row's cluster in each array, one numbering for all, and how many clusters there are."""
     codes = cluster_codes(np.concatenate(names))
     return np.split(codes, np.cumsum([len(part) for part in names])[:-1]), int(codes.max()) + 1
@@ -81,7 +81,7 @@ def drawn_counts(
         fewer: so many fewer than there are in a stratum are drawn of it.
     """
     if strata is None and not fewer and clusters * resamples <= AT_ONCE:
-        yield _drawn_at_once(clusters, seed, resamples)
+        yield _draw_block(clusters, seed, resamples)
         return
     rng = np.random.default_rng(seed)
     for rows in blocks(resamples, clusters):
@@ -91,7 +91,7 @@ def drawn_counts(
         yield counts
 
 
-def resampled(sums: Floats, seed: int, resamples: int = RESAMPLES, fewer: int = 0) -> Floats:
+def resample_sums(sums: Floats, seed: int, resamples: int = RESAMPLES, fewer: int = 0) -> Floats:
     """Return the total of `sums` (clusters x anything) in each resample of clusters: resamples x anything.
 
     With `fewer` clusters drawn than the G there are, each has the weight G / (G - fewer). With one fewer the variance
@@ -126,17 +126,17 @@ def percentiles(values: Floats, clusters: int, level: float) -> tuple[float, flo
     return float(low), float(high)
 
 
-def with_interval(value: float, resamples: Floats, clusters: int, level: float) -> Number:
+def with_interval(value: float, resamples: Floats, clusters: int, level: float) -> NumberInterval:
     """Return a number with `percentiles`; without an interval where it is of less than two clusters, or never moves."""
     defined = resamples[np.isfinite(resamples)]
     if clusters < 2 or not len(defined) or defined.min() == defined.max():
-        return Number(value)
-    return Number(value, *percentiles(defined, clusters, level), METHOD)
+        return NumberInterval(value)
+    return NumberInterval(value, *percentiles(defined, clusters, level), METHOD)
 
 
 # All numbers of a cell are resampled alike, and drawing takes longer than all sums over what is drawn.
 @functools.lru_cache(maxsize=2)
-def _drawn_at_once(clusters: int, seed: int, resamples: int) -> Floats:
+def _draw_block(clusters: int, seed: int, resamples: int) -> Floats:
     return _counts(np.random.default_rng(seed), clusters, resamples, clusters)
 
 

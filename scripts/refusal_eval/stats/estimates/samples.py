@@ -1,7 +1,7 @@
-"""The file of a scored cell: a row for each sample of each scored prompt (of dialogues: scored turn), as Parquet.
+"""The file of a scored cell: a row for each sample of each scored turn, as Parquet.
 
-Everything that estimates need of a cell is in it, and `units.read_units` is the one reader. What holds for the whole
-cell stands in the file's metadata.
+It has everything that estimates need of a cell, and `units.read_units` is its only reader. Facts about the whole cell
+are in the file's metadata.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from refusal_eval.core.files import BadFile, written_whole
 from refusal_eval.core.right_answers import is_right
 from refusal_eval.core.states import COMPLETE, DECIDED_BY, JUDGED, UNSURE, is_cut
 from refusal_eval.stats.estimates.answer_loops import ends_in_loop
-from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
+from refusal_eval.stats.estimates.estimands import BadRows, CellRow, SampleOutcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +47,8 @@ def schema() -> pa.Schema:
 
 
 def sample_rows(
-    prompts: Iterable[Row],
-    outcomes: Mapping[tuple[str, int], Sequence[Outcome]],
+    prompts: Iterable[CellRow],
+    outcomes: Mapping[tuple[str, int], Sequence[SampleOutcome]],
     published: Mapping[tuple[str, int], float | None] | None = None,
     match: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def sample_rows(
                     "answer_tokens": answer.get("answer_tokens"),
                     "logprob": outcome.logprob,
                     "loops": ends_in_loop(written),
-                    # What a cut answer would have ended with nobody knows.
+                    # The end of a cut answer is unknown.
                     "correct": None
                     if match is None
                     else outcome.state == COMPLETE and is_right(written, prompt["right"], match),
@@ -91,14 +91,14 @@ def sample_rows(
     return rows
 
 
-def noticed(
-    units: Collection[tuple[str, int]], verdicts: Iterable[Row], flags: Sequence[str], again: bool
+def judge_reports(
+    units: Collection[tuple[str, int]], verdicts: Iterable[CellRow], flags: Sequence[str], again: bool
 ) -> dict[str, Any]:
-    """Return what the judge of a cell noticed beside its labels; what it cannot notice is missing.
+    """Return what the judge of a cell reports besides its labels; what it cannot report is missing.
 
     judge_flags     for each flag the number of labelled answers with it
-    votes           n, the judge's votes on all answers that it was asked about (of a cascade: the second judge's), and
-                    n_asked_again, those that could not be read at first
+    votes           n, the votes of the judge, or of the one asked on its behalf, on all answers that it was asked
+                    about, and n_asked_again, those that could not be read at first
 
     Only verdicts on the scored `units` (prompt id, turn) count; `flags` are those that the judge can raise (others that
     occur are counted too), and `again` says whether votes that cannot be read are asked again.
@@ -121,14 +121,14 @@ def noticed(
     return found_here
 
 
-def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+def write_samples(path: str | Path, rows: Sequence[CellRow], facts: Mapping[str, Any]) -> None:
     """Write the rows of `sample_rows`; the same rows and facts give the same bytes under one version of pyarrow.
 
     Args:
-        facts: what holds for the whole cell, as JSON (`units.Units.facts`).
+        facts: facts about the whole cell, as JSON (`units.Units.facts`).
 
     Raises:
-        BadRows: for a value of another type than its column has, which the message names, and text that is none.
+        BadRows: for a value whose type differs from its named column's, and for text that is not valid.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -143,7 +143,7 @@ def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any
         pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
 
 
-def _column(column: pa.Field, rows: Sequence[Row]) -> pa.Array:
+def _column(column: pa.Field, rows: Sequence[CellRow]) -> pa.Array:
     import pyarrow as pa
 
     try:

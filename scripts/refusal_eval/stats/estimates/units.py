@@ -1,4 +1,4 @@
-"""The scored prompts of cells as frames; of dialogues, the scored turns of prompts."""
+"""The scored turns of cells as frames."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from refusal_eval.core.states import (
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
-from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, effective_number
+from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, effective_number
 from refusal_eval.stats.estimates.resampling import cluster_codes
 from refusal_eval.stats.estimates.samples import read_samples
 
-Cell = tuple[str, str, str]  # judge, model, split
+JudgedCell = tuple[str, str, str]  # judge, model, split
 Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int8]  # units x K: the label's place in `states.LABELS`, 3 where blocked, -1 where none counts
+LabelCodes = NDArray[np.int8]  # units x K: the label's place in `states.LABELS`, 3 where blocked, -1 where none counts
 
 PLACE = ["prompt_id", "turn"]
 BLOCKED_LABEL, NO_LABEL = len(LABELS), -1
@@ -43,7 +42,7 @@ _C_DIGITS = 14  # of c(x): the last ones of exponentials and sums differ between
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The scored prompts of a cell, and what is known of the whole cell.
+    """The scored turns of a cell, and what is known of the whole cell.
 
     The frame has the index (prompt_id, turn), `category` and `cluster` (empty for none), counts of the K samples
     (`n_samples`, `n_judged`, `n_blocked`, `n_unjudged`, `n_truncated`, of these before 256 tokens `n_truncated_early`,
@@ -59,10 +58,10 @@ class Units:
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()  # of the cell, those of its headline rate, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
-    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
+    # `level`, `tau`, `band`, `scored` (which turns count), `protocol`, the marks that `flags.WHOLE` names,
     # and of the judge `kinds` (with their labels) and of its verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
-    labels: Labels | None = None
+    labels: LabelCodes | None = None
     logprobs: Floats | None = None  # units x K: mean log-probability of an answer's tokens in nats, NaN without one
     samples: pd.DataFrame | None = None  # as `samples.schema` has them
     _arrays: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
@@ -78,7 +77,7 @@ class Units:
         return self._arrays[column]
 
     def refusals(self, reading: str) -> NDArray[np.int64]:
-        """Return the number of samples that refuse in a reading, `strict` or `broad`."""
+        """Return the number of refusing samples in a reading (`strict` or `broad`)."""
         return np.asarray(self["n_refusal"] + self["n_blocked"] + (self["n_partial"] if reading == "broad" else 0))
 
     def known(self, reading: str) -> tuple[Floats, list[str], list[int]]:
@@ -117,14 +116,14 @@ class Units:
             *(flag for flag in WHOLE if flag in self.flags),
         )
 
-    def kept(self, keep: Flags) -> Units:
-        """Return the part where `keep` is true, without its samples."""
+    def select(self, keep: Flags) -> Units:
+        """Return the rows where `keep` is true, without their samples."""
         return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
 
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of samples in each state of answers, and in each state of verdicts.
 
-        Of the latter `missing` are answers that the judge should have read and that have no verdict.
+        Among the latter `missing` counts answers that the judge should have read and that have no verdict.
         """
         assert self.samples is not None
         answers, verdicts = self.samples["state"], self.samples["verdict"]
@@ -183,7 +182,7 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         {
             "category": first["category"].fillna("").to_numpy(object),
             "cluster": first["cluster"].to_numpy(object),
-            **_counts(labels, *_cut(samples, facts["max_tokens"], k)),
+            **_counts(labels, *_cut_samples(samples, facts["max_tokens"], k)),
             "c": c,
             "band": bands_of(c, facts["band"]),
         },
@@ -197,8 +196,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
 def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] = (0.0, 1.0)) -> tuple[str, ...]:
     """Return `few_clusters` if a mean of values between limits rests on few clusters (`flags.few_flags`), or nothing.
 
-    Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
-    the upper limit the other.
+    A cluster shows one outcome if it has a value above the lower limit, and the other if it has one below the upper
+    limit.
     """
     codes = cluster_codes(clusters)
     sizes = np.bincount(codes)
@@ -208,7 +207,7 @@ def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] 
     return few_flags(effective_number(sizes), rarer)
 
 
-def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
+def _cut_samples(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
     """Which samples end by length, and which before 256 tokens; both units x K.
 
     Where the number of an answer's tokens is not known, it is the limit.
@@ -218,7 +217,7 @@ def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags
     return cut.reshape(-1, k), (cut & (tokens < EARLY)).reshape(-1, k)
 
 
-def _counts(labels: Labels, truncated: Flags, early: Flags) -> dict[str, NDArray[Any]]:
+def _counts(labels: LabelCodes, truncated: Flags, early: Flags) -> dict[str, NDArray[Any]]:
     """The columns of `Units.frame` that follow from labels."""
     k = labels.shape[1]
     by_label = {name: (labels == place).sum(axis=1) for place, name in enumerate((*LABELS, "blocked"))}
@@ -245,7 +244,7 @@ def _counts(labels: Labels, truncated: Flags, early: Flags) -> dict[str, NDArray
     return found
 
 
-def c_at(tau: float, labels: Labels, logprobs: Floats) -> Floats:
+def c_at(tau: float, labels: LabelCodes, logprobs: Floats) -> Floats:
     """Return c(x) of each unit, `weighted_votes` with +1, 0 or -1 for refusal, partial or compliance.
 
     Args:
@@ -295,12 +294,12 @@ def bands_of(c: Floats, band: float) -> NDArray[Any]:
     return found.astype(object)
 
 
-def dialogue_splits(units: Mapping[Cell, Units]) -> list[str]:
-    """Return the splits in which a prompt has several scored turns, so that their numbers are not over prompts."""
+def splits_of_turns(units: Mapping[JudgedCell, Units]) -> list[str]:
+    """Return the splits that have prompts with several scored turns; their numbers are not per prompt."""
     return sorted({split for (_, _, split), own in units.items() if len(np.unique(own["prompt_id"])) < len(own)})
 
 
-def clusters_apart(units: Mapping[Cell, Units], sources: Mapping[str, str]) -> dict[Cell, Units]:
+def clusters_apart(units: Mapping[JudgedCell, Units], sources: Mapping[str, str]) -> dict[JudgedCell, Units]:
     """Return the same cells with clusters that mean the same in each of them, see `names_apart`."""
     found: dict[str, set[str]] = {}
     for (_, _, split), own in units.items():

@@ -12,7 +12,7 @@ the law of total variance, taken twice,
 All three are 0 or more, and their sum is r (1 - r) for the rate r over all judges: at most 1/4. As the judges are
 fixed, Var(z | p, k) is the mean square of their deviations from y_pk, with the divisor J: it is known of each answer
 and not estimated from a sample of judges, for which J - 1 would be right; with it the parts would add up to more than
-Var(z), by judge / (J - 1). What the judges differ by enters `sampling` and `prompt` as far as it moves their mean: one
+Var(z), by judge / (J - 1). Differences between judges enter `sampling` and `prompt` as far as they move the mean: one
 of J judges that errs by chance adds 1 / J^2 of what it adds to the variance of its own verdicts.
 
 Parts are estimated by the method of moments (analysis of variance of a nested design; Searle, Casella & McCulloch 1992,
@@ -37,7 +37,7 @@ import numpy as np
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import (
@@ -49,14 +49,14 @@ from refusal_eval.stats.estimates.resampling import (
     whole,
     with_interval,
 )
-from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, Labels
+from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, LabelCodes
 
 _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
 
 
 def variance_estimates(
-    labels: Mapping[str, Labels],
+    labels: Mapping[str, LabelCodes],
     clusters: Sequence[str],
     model: str,
     split: str,
@@ -85,11 +85,11 @@ def variance_estimates(
         numbers, prompts, groups, effective = parts
         about |= {"reading": reading, "n_prompts": prompts, "n_clusters": groups}
         about["flags"] = derived_flags(of_cells, few_flags(effective))
-        found += [estimated(f"variance_{name}", number, level, **about) for name, number in numbers.items()]
+        found += [estimate_from(f"variance_{name}", number, level, **about) for name, number in numbers.items()]
     return found
 
 
-def decisions(labels: Labels, reading: str) -> Floats:
+def decisions(labels: LabelCodes, reading: str) -> Floats:
     """Return 1 for labels that refuse in a reading, 0 for others, NaN for samples that do not count."""
     refusing = [label in REFUSES[reading] for label in LABELS]
     values = np.array([*map(float, refusing), 1.0, np.nan])  # then blocked, then -1, which is the last place
@@ -98,7 +98,7 @@ def decisions(labels: Labels, reading: str) -> Floats:
 
 
 def moments(z: Floats) -> Floats:
-    """Return what the estimator needs of each prompt, from decisions that are units x K x judges: 4 x units.
+    """Return the estimator's statistics of each prompt (4 x units), from decisions (units x K x judges).
 
     m_p, answers that all judges have judged; y_p; C_p; the mean over answers of the variance over judges. NaN without
     such an answer.
@@ -116,14 +116,14 @@ def moments(z: Floats) -> Floats:
 
 def variance_parts(
     z: Floats, clusters: Sequence[str], level: float, seed: int
-) -> tuple[dict[str, Number], int, int, float] | None:
-    """Return the parts of `decisions` and their shares (`share_*`) by name, how many prompts and clusters they are
-    from, and how many of these are effective (`intervals.effective_number`).
+) -> tuple[dict[str, NumberInterval], int, int, float] | None:
+    """Return the parts of `decisions` and their shares (`share_*`) by name, the number of prompts and clusters, and the
+    effective number of clusters (`intervals.effective_number`).
 
-    Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
-    the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0; there
-    is none where no part is. Without a second judge there is no judge part. None without two clusters of prompts with
-    at least two answers.
+    Intervals come from a cluster bootstrap; a part that cannot vary has none. In shares, negative parts count as 0, in
+    the value and in every resample: a share is the part, or 0, divided by the sum of the positive ones; there is none
+    if no part is positive. Without a second judge there is no judge part. None without two clusters of prompts with at
+    least two answers.
     """
     found = moments(z)
     usable = found[0] >= 2
@@ -156,7 +156,7 @@ def _inside(totals: Floats) -> Floats:
 
 
 def _parts(totals: Floats, inside: Floats) -> Floats:
-    """The parts (last axis) of totals over clusters; NaN where no two prompts lie in different clusters.
+    """Return the parts (last axis) of totals over clusters; NaN if no two prompts lie in different clusters.
 
     A cluster that is drawn twice counts as one cluster: its copies are pairs of prompts that share a cluster.
     """

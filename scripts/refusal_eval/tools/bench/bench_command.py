@@ -15,7 +15,7 @@ from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.markup import csv_text
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.judge_ranks import judge_ranks
 from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, labels_behind
 from refusal_eval.study.batches import GOLD
@@ -25,7 +25,7 @@ from refusal_eval.tools.bench.judge_speed import judge_speed
 from refusal_eval.workflow.scoring import calibrated_on
 from refusal_eval.workflow.whole_study import labels_of
 
-BATCH = "cell"  # a load for each judge and gold set: speeds are a judge's own, and no model's answers are asked for
+BATCH = "cell"  # a load for each judge and gold set: speeds are a judge's own, and no model answers
 
 
 def command(
@@ -69,7 +69,7 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
     golds = {gold: list(read_jsonl(results / "gold" / f"{gold}.jsonl")) for gold in study.gold}
     ranks: dict[str, list[dict[str, Any]]] = {}
     for gold, rows in golds.items():
-        labelled = {judge: _labelled(study, judge, gold, rows) for judge in study.judges}
+        labelled = {judge: _label_rows(study, judge, gold, rows) for judge in study.judges}
         ranks[gold] = judge_ranks(labelled, gold, READING, level)
     return Benchmark(
         study=study.name,
@@ -84,9 +84,9 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
     )
 
 
-def _labelled(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
-    """Gold rows beside the labels that the judge's card counts."""
+def _label_rows(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
+    """Return gold rows joined with the labels that the judge's card counts."""
     results, on = Path(study.paths.results), calibrated_on(study, judge)
     calibrate: Any = OUT_OF_FOLD if on == gold else on and read_json(results / "calibration" / judge / f"{on}.json")
     verdicts = list(read_jsonl(results / "verdicts" / judge / GOLD / f"{gold}.jsonl"))
-    return compared(rows, labels_behind(rows, verdicts, gold, calibrate), gold)
+    return join_verdicts(rows, labels_behind(rows, verdicts, gold, calibrate), gold)

@@ -10,15 +10,14 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame
-from refusal_eval.program.text_templates import rendered
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number
+from refusal_eval.program.text_templates import render_template
+from refusal_eval.report.paper.display import NO_DATA, Card, Labels, clean, number
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import is_peoples, levels_text, of_all, share_text, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 READING = "broad"
 SPEEDS = {"seconds": 4, "prompt_tokens": 0, "written_tokens": 1, "devices": 0}  # decimals
-Card = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def frame(found: Benchmark) -> pd.DataFrame:
     Further measures: `rank` (low and high; n is the number of judges), `rank_group` (1 for A; a row for each), and
     `speed_` of what an answer took.
     """
-    intended = _intended(found)
+    intended = _intended_golds(found)
     of_gold = [
         {**card, "judge": f"{'author' if card['judge'] in intended else 'people'} of {card['judge']}"}
         for card in found.gold_cards
@@ -67,7 +66,7 @@ def page(found: Benchmark) -> str:
     values = {
         "study": clean(found.study),
         "levels": levels_text(found.cards),
-        "intended": [show.gold(gold) for gold in sorted(_intended(found))],
+        "intended": [show.gold(gold) for gold in sorted(_intended_golds(found))],
         "ranks": [_ranks(found, gold) for gold in found.ranks],
         "groups": _groups(found),
         "speeds": _speeds(found),
@@ -76,11 +75,11 @@ def page(found: Benchmark) -> str:
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
     filters: dict[str, Callable[..., str]] = {"table": markdown, "escaped": markdown_escaped}
-    return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
+    return render_template(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
-def _intended(found: Benchmark) -> set[str]:
-    """The gold sets whose answers were written to their labels."""
+def _intended_golds(found: Benchmark) -> set[str]:
+    """Return the gold sets whose answers were written to their labels."""
     return {card["gold"] for card in found.cards if not is_peoples(card)}
 
 

@@ -13,14 +13,14 @@ JUDGED_IN = re.compile(r"judged (\d+) answers in ([\d.]+) s")  # scripts/judge_o
 
 
 def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, float]:
-    """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, as far as they are known.
+    """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, None if unknown.
 
-    Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, where the
-    gold was judged in another run, and of a panel, whose members do the work. Where the store had some, the rest stands
-    for all. A cascade takes what both of its judges do, if both are known.
+    Seconds exclude the engine's start. Nothing is known if the store had every response, if the gold was judged in
+    another run, or for a judge that only combines verdicts. If the store had some, the rest represents all. A judge
+    that reads others and asks an engine takes the sum of all of them, if all are known.
     """
     own = _own_speed(study, judge, gold, answers)
-    if not study.judges[judge].second():
+    if not study.judges[judge].reads():
         return own
     first = [judge_speed(study, name, gold, answers) for name in study.judges[judge].reads()]
     if not all([own, *first]):

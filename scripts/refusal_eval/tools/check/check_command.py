@@ -22,7 +22,7 @@ from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.program.study_file import ROOT, Directory, working_in
 from refusal_eval.study.engine_environment import built_for
-from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
+from refusal_eval.tools.check.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
 from refusal_eval.tools.check.environment_checks import environment_lines
@@ -75,7 +75,7 @@ def command(
 
 
 def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -> bool:
-    """Print the checks of this machine, for a study if there is one; tell whether one failed."""
+    """Print the checks of this machine, for a study if there is one; return whether one failed."""
     needs = study_needs(config, study_file) if config and study_file else None
     engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)
     kind = built_for(ROOT) or ""
@@ -86,12 +86,13 @@ def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -
         *network_lines(needs, variables),
         ("Slurm", slurm.outcome()),
     ]
-    print(text_of(lines) + "\n\n" + counted(lines))
+    print(text_of(lines) + "\n\n" + count_outcomes(lines))
     return any_failed(lines)
 
 
 def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] | None, keep: bool) -> bool:
-    """Print the block of one model; tell whether something failed. Its temporary folder is kept if so, or if `keep`.
+    """Print the report on one model; return whether something failed. Its temporary folder is kept after a failure, or
+    with `keep`.
 
     Raises:
         ConfigError: if there is no such model, or its entries are not valid.
@@ -106,7 +107,7 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
     folder = Path(tempfile.mkdtemp(prefix="refusal-eval-check-"))
     catalogues, plugins = ([*map(os.path.abspath, config[key])] if config else [] for key in ("catalogue", "plugins"))
     cache = os.path.abspath(config["cache_dir"]) if config else str(ROOT / ".cache")
-    failed = True  # also by whatever nobody expected
+    failed = True  # by unexpected errors, too
     try:
         say("rendering prompts, and fetching what is missing ...")
         trial = Trial(prepare(model, catalogues, cache, folder, study_file, plugins))
@@ -128,5 +129,5 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
 
 
 def say(text: str) -> None:
-    """Report progress; standard output is for the block alone."""
+    # Standard output is for the report alone.
     print(f"check: {visible(text)}", file=sys.stderr, flush=True)

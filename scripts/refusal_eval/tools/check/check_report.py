@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from refusal_eval.core.log_text import SERVER_LINES, clean, serious_lines, server_cause
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
-from refusal_eval.tools.check.check_lines import Line, any_failed, counted, fail, text_of
+from refusal_eval.tools.check.check_lines import CheckLine, any_failed, count_outcomes, fail, text_of
 
 if TYPE_CHECKING:
     from refusal_eval.tools.check.model_checks import Trial
@@ -23,7 +23,7 @@ LAST_ERRORS = 5
 LOOK = "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
 
 
-def block(model: str, trial: Trial, lines: Sequence[Line]) -> str:
+def block(model: str, trial: Trial, lines: Sequence[CheckLine]) -> str:
     """Return the report of a check that came to its end; `model` is the model's name in the catalogue."""
     weights = trial.model.files[0].header["identity"]["weights"]
     tokens = sum(len(sample.ids) for sample in trial.samples)
@@ -31,7 +31,7 @@ def block(model: str, trial: Trial, lines: Sequence[Line]) -> str:
     rate = tokens / trial.work_seconds if trial.work_seconds else 0.0
     answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
     rows = [("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))]
-    return _framed(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
+    return _frame(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
 
 
 def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
@@ -48,20 +48,19 @@ def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
     errors = [clean(line) for line in serious_lines(log) if line.strip() and not line.startswith(code)]
     words = dict.fromkeys(filter(None, [server_cause(log), *errors[-LAST_ERRORS:]]))
     rows = [("its log", without_paths(without_secrets(line))) for line in words]
-    return _framed(model, trial, rows, [("engine", fail(first_line(message), LOOK))])
+    return _frame(model, trial, rows, [("engine", fail(first_line(message), LOOK))])
 
 
 def first_line(message: str) -> str:
-    """Return the first line of an error, without the engine's last lines and without paths."""
+    """Return an error's first line, without paths or the engine's log."""
     return without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
 
 
 def without_paths(text: str) -> str:
-    """Return a text with each path in it replaced."""
     return PATH.sub("PATH", text)
 
 
-def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[Line]) -> str:
+def _frame(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[CheckLine]) -> str:
     serving = trial.serving
     device = f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
     if gpus := list(serving.get("gpus", ())):
@@ -78,4 +77,4 @@ def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Se
     ]
     head = [f"{name:12}  {value}" for name, value in rows]
     verdict = "FAILED" if any_failed(lines) else "passed"
-    return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {counted(lines)}", "```"])
+    return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {count_outcomes(lines)}", "```"])

@@ -15,8 +15,9 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.change import changes_of
+from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.entries import Sampling
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
@@ -39,7 +40,12 @@ SPLITS = {
 MOST_TOKENS = 64
 MOST_REASONING_TOKENS = 2048  # or a reasoning model would not come to its end mark
 LAST_LINES = 40
-PLAIN = {"intervention": None, "sweep": None}
+
+
+def plain_keys() -> dict[str, None]:
+    """Return the keys of an entry that are left out: changes that the checks make up, and what makes several models."""
+    several = (MODEL_KEYS.get(name).makes_several for name in MODEL_KEYS.names())
+    return dict.fromkeys([change.name for change in changes() if change.made_up_code] + [key for key in several if key])
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,9 @@ class CheckedModel:
 
 
 def asking_study(model: str, catalogues: Sequence[str], plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a study that only names the model: validated, it tells the model's entry, or that there is none.
+    """Return a study that only names the model: validating it gives the model's entry, or the mistake.
 
-    Whoever names a model for a check has allowed it.
+    Naming a model for a check counts as allowing it.
     """
     return {
         "study": "gpu-check",
@@ -91,14 +97,14 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, (file, expectation) in SPLITS.items()
     }
     return {
-        # Without its intervention, whose direction is made from answers of a study; `steering_checks` make one up.
-        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **PLAIN}},
+        # Without what is made from answers of a study: `steering_checks` make it up.
+        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **plain_keys()}},
         "datasets": {"gpu-check": {"splits": splits}},
     }
 
 
 def is_greedy(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a model's samples are one, as the study's check of `samples` has it."""
+    """Tell whether all samples of a model are equal, by the rule that the study's check of `samples` uses."""
     return bool(Sampling(**entry["sampling"]).greedy_by)
 
 
@@ -128,7 +134,7 @@ def prepare(
     written, steered = written_entry(model, catalogues)
     entry = checked_entry(written, catalogues, study, study_file, steered, plugins)
     own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
-    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
+    config = _load(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
@@ -136,7 +142,7 @@ def prepare(
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
     manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [paths.of("requests", model=CHECKED, split=split) for split in SPLITS]
-    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | PLAIN)}
+    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | plain_keys())}
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
     _make([*requests, *missing, *itertools.chain(*changed.values())], study)
@@ -162,7 +168,8 @@ def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
     catalogue = Catalogue([*shipped, *filter(os.path.isfile, catalogues)], len(shipped), [])
     name = next((name for name, models in catalogue.swept.items() if model in models), model)
     written = catalogue.written["models"].get(name)
-    return name, written is not None and written.get("intervention") is not None
+    made_up = [change.name for change in changes() if change.made_up_code]
+    return name, written is not None and any(written.get(key) is not None for key in made_up)
 
 
 def checked_entry(
@@ -173,9 +180,9 @@ def checked_entry(
     steered: bool = False,
     plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
+    """Return the validated entry of a model with everything pinned; the lock file lies next to the check's study.
 
-    Of a steered model it is that of the plain one: no control and no direction is asked for.
+    For a steered model it is the plain model's: no control is requested, and nothing that it is made from.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
@@ -184,24 +191,24 @@ def checked_entry(
     asking = asking_study(model, catalogues, plugins)
     if steered:
         plain = check.with_name("plain.yaml")
-        plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
+        plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **plain_keys()}}}), encoding="utf-8")
         asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)
-    _loaded(check, asking, open_pins=True)
+    _load(check, asking, open_pins=True)
     try:
-        config = _loaded(check, asking)
+        config = _load(check, asking)
     except ConfigError:  # only what is open is left to be wrong
         own_lock = lock_path(str(study_file)) if study_file is not None else ""
         if os.path.isfile(own_lock):
             shutil.copyfile(own_lock, lock_path(str(check)))
         try:
-            _loaded(check, asking, open_pins=True)
+            _load(check, asking, open_pins=True)
         except (
             ConfigError
         ) as error:  # the lock says otherwise than an entry: reported with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
             raise UserError(text.replace(shown_path(str(check)), str(study_file))) from error
         try:
-            config = _loaded(check, asking)
+            config = _load(check, asking)
         except ConfigError as error:
             raise _not_pinned(model, study_file, error) from error
     entry: dict[str, Any]
@@ -210,7 +217,7 @@ def checked_entry(
 
 
 def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserError:
-    """Return what to tell of a model that is not pinned; its study was refused with nothing but its open pins."""
+    """Return the message for a model that is not pinned; open pins are its study's only mistakes."""
     study, place = "my_study.yaml", "Write it there, or name the model in a study"
     if study_file is not None:
         study, lock = shlex.quote(str(study_file)), lock_path(str(study_file))
@@ -229,7 +236,7 @@ def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> User
     )
 
 
-def _loaded(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
+def _load(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
     return load_study(study, str(file), str(ROOT), open_pins=open_pins)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
-from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import Needs
 
 ASK_INSTALLED = """
@@ -34,8 +34,8 @@ OUTDATED = {
 }
 
 
-def environment_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of the repository's environments, of the user's own, and of their compilers."""
+def environment_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Yield the report's lines on the repository's environments, the user's own, and their compilers."""
     setup = setup_module()
     engines = needs.engines if needs else ()
     try:
@@ -57,7 +57,7 @@ def environment_lines(needs: Needs | None, kind: str, variables: Mapping[str, st
             yield f"C compiler for {own or 'the engine'}", compiler(python, variables)
 
 
-def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, kind: str = "") -> Outcome:
+def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, kind: str = "") -> CheckOutcome:
     """Return whether an environment is complete and equals its lock.
 
     Args:
@@ -108,7 +108,7 @@ def differences(lock: str, installed: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def own_python(python: str) -> Outcome:
+def own_python(python: str) -> CheckOutcome:
     """Return whether the user's own engine environment has vLLM."""
     versions = installed_packages(python)
     if versions is None:
@@ -126,7 +126,7 @@ def installed_packages(python: str) -> dict[str, str] | None:
         return None
 
 
-def compiler(python: str, variables: Mapping[str, str]) -> Outcome:
+def compiler(python: str, variables: Mapping[str, str]) -> CheckOutcome:
     """Return whether Triton, which a GPU engine computes with, can compile what it starts with: Python's header.
 
     Args:

@@ -16,24 +16,24 @@ from refusal_eval.engines.devices.device_pool import (
 )
 from refusal_eval.engines.devices.lease import SHARED_VARIABLE
 from refusal_eval.engines.devices.nvidia_smi import MOST_FOREIGN_MEMORY, Seen
-from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere
 
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.
 OLDEST_DRIVERS = {13: "580.65.06"}
-# The least that a model works with beside its weights: a share of them, of large ones not more than so many MiB.
+# The least memory that a model needs besides its weights: a share of them, for large ones at most so many MiB.
 ROOM_SHARE, MOST_ROOM = 0.2, 4096
 
 
 def gpu_lines(
     seen: Seen, engines: Sequence[EngineHere], kind: str, variables: Mapping[str, str], login_node: bool = False
-) -> Iterator[Line]:
-    """Yield what there is to tell of the GPUs.
+) -> Iterator[CheckLine]:
+    """Yield the report's lines on the GPUs.
 
     Args:
         seen: what nvidia-smi says.
         kind: build of the repository's own engine environment, empty if there is none.
-        variables: environment variables, of which those of this check are taken for those of a job.
+        variables: environment variables, taken to be those of a job.
         login_node: whether this machine submits jobs and runs none.
     """
     # How many the largest engine takes here; without a study a CUDA build takes one.
@@ -59,7 +59,7 @@ def gpu_lines(
             yield f"GPU memory for {engine.name}", gpu_memory(seen, engine) if seen.gpus else not_applicable("no GPU")
 
 
-def count(seen: Seen, pool: Pool, wrong: str, engines: Sequence[EngineHere], needed: int) -> Outcome:
+def count(seen: Seen, pool: Pool, wrong: str, engines: Sequence[EngineHere], needed: int) -> CheckOutcome:
     """Return whether a job may lease as many GPUs as are needed; `wrong` is why it may lease none."""
     if not seen.installed:
         return fail(f"no nvidia-smi; {needed} needed", "install NVIDIA's driver, or set `device: cpu`")
@@ -91,7 +91,7 @@ def count(seen: Seen, pool: Pool, wrong: str, engines: Sequence[EngineHere], nee
     return warn(text, "; ".join(seen.warnings)) if seen.warnings else ok(text)
 
 
-def driver(version: str) -> Outcome:
+def driver(version: str) -> CheckOutcome:
     """Return whether the driver is new enough for the CUDA build."""
     oldest = OLDEST_DRIVERS[LOCKED_CUDA]
     if [int(part) for part in re.findall(r"\d+", version)] < [int(part) for part in oldest.split(".")]:
@@ -102,7 +102,7 @@ def driver(version: str) -> Outcome:
     return ok(f"{version} (CUDA {LOCKED_CUDA} needs {oldest})")
 
 
-def capability(seen: Seen, engines: Sequence[EngineHere], needed: int) -> Outcome:
+def capability(seen: Seen, engines: Sequence[EngineHere], needed: int) -> CheckOutcome:
     """Return whether the GPUs are new enough for the CUDA build, and for the engines' number formats."""
     # The lease leaves worse ones out, or gives them last.
     lowest = sorted((gpu.capability for gpu in seen.gpus), reverse=True)[: needed or 1][-1]
@@ -118,7 +118,7 @@ def capability(seen: Seen, engines: Sequence[EngineHere], needed: int) -> Outcom
     return ok(f"{lowest}")
 
 
-def gpu_memory(seen: Seen, engine: EngineHere) -> Outcome:
+def gpu_memory(seen: Seen, engine: EngineHere) -> CheckOutcome:
     """Return whether an engine's weights fit its GPUs, and whether others use them."""
     best = best_first(seen.gpus)[: engine.gpus]
     if unknown := [str(gpu.index) for gpu in best if gpu.memory is None]:

@@ -18,7 +18,7 @@ from refusal_eval.core.memory import main_memory
 from refusal_eval.data.resume import PARTIAL, being_written
 from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
-from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere, Needs
 from refusal_eval.tools.plan.disk_use import SPARE, disks, nearest_folder, read_free
 
@@ -33,8 +33,8 @@ DAY = 24 * 60 * 60
 ENDINGS = (PARTIAL, ".incomplete")  # ours, and those of the hub's library, which a kill leaves behind
 
 
-def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of this machine."""
+def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Yield the report's lines on this machine."""
     engines, of_study = needs.engines if needs else (), needs or Needs()
     for engine in engines:
         yield f"memory for {engine.name}", memory(engine, *main_memory())
@@ -55,7 +55,7 @@ def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) 
     yield "clock", clock(Path(results))
 
 
-def memory(engine: EngineHere, total: int, available: int) -> Outcome:
+def memory(engine: EngineHere, total: int, available: int) -> CheckOutcome:
     """Return whether main memory is enough for an engine (bytes)."""
     need, _why = engine.engine.memory_needed(engine.weights or 0, total)
     if engine.device != "cpu":
@@ -68,7 +68,7 @@ def memory(engine: EngineHere, total: int, available: int) -> Outcome:
     return fail(seen, "lower `memory_share`, close other programs, or take a smaller model")
 
 
-def shared_memory(engines: Sequence[EngineHere], size: int | None) -> Outcome:
+def shared_memory(engines: Sequence[EngineHere], size: int | None) -> CheckOutcome:
     """Return whether shared memory (`/dev/shm`, bytes) is enough for engines of several processes."""
     largest = max((engine.gpus for engine in engines), default=0)
     if largest < 2:
@@ -81,7 +81,7 @@ def shared_memory(engines: Sequence[EngineHere], size: int | None) -> Outcome:
     return fail(seen, todo) if size < need else ok(seen)
 
 
-def processor(kind: str, machine: str, flags: Collection[str]) -> Outcome:
+def processor(kind: str, machine: str, flags: Collection[str]) -> CheckOutcome:
     """Return whether the processor can run the CPU build, and how fast."""
     if kind != "cpu":
         return not_applicable("the engine is no CPU build")
@@ -94,7 +94,7 @@ def processor(kind: str, machine: str, flags: Collection[str]) -> Outcome:
     return ok("AVX-512" + (", bfloat16" if "avx512_bf16" in flags else ""))
 
 
-def open_files(in_flight: int, hard: int) -> Outcome:
+def open_files(in_flight: int, hard: int) -> CheckOutcome:
     """Return whether a process may open a connection per request in flight; a job raises its own limit to `hard`."""
     need, unlimited = in_flight + FILES_BESIDE_REQUESTS, hard == resource.RLIM_INFINITY
     seen = f"{'any number' if unlimited else hard} allowed, {need} needed"
@@ -103,7 +103,7 @@ def open_files(in_flight: int, hard: int) -> Outcome:
     return fail(seen, "raise the hard limit (`ulimit -Hn`) or lower the study's `requests_in_flight`")
 
 
-def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
+def sockets(reasons: Sequence[tuple[str, str | None]]) -> CheckOutcome:
     """Return whether there is a folder for the engine's Unix sockets: by folders, each with why it will not do."""
     good = next((folder for folder, why in reasons if why is None), None)
     if good is None:
@@ -116,7 +116,7 @@ def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
     return warn(f"{first}: {why}; {good} is used instead", todo)
 
 
-def file_locks(variables: Mapping[str, str]) -> Outcome:
+def file_locks(variables: Mapping[str, str]) -> CheckOutcome:
     """Return whether leases of GPUs can be noted where jobs will; the folder is made if need be."""
     folder = "the folder of the leases"
     try:
@@ -129,7 +129,7 @@ def file_locks(variables: Mapping[str, str]) -> Outcome:
     return ok(f"they work in {folder}")
 
 
-def results_disk(disk: Mapping[str, Any]) -> Outcome:
+def results_disk(disk: Mapping[str, Any]) -> CheckOutcome:
     """Return whether there is room for what a study puts on a disk, which is described as by `disk_use.disks`."""
     seen = f"{size_text(disk['free'])} free on the disk of {', '.join(map(shown_path, disk['folders']))}"
     if disk["most"]:
@@ -141,8 +141,8 @@ def results_disk(disk: Mapping[str, Any]) -> Outcome:
     return warn(seen, disk["todo"]) if disk["verdict"] == "tight" or disk["free"] < LOW_RESULTS else ok(seen)
 
 
-def cache_disk(folder: str, free: int, needs: Needs) -> Outcome:
-    """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
+def cache_disk(folder: str, free: int, needs: Needs) -> CheckOutcome:
+    """Check that there is room for what is still to be fetched (bytes), as far as its size is known."""
     seen, todo = f"{free / GB:.1f} GB free in {shown_path(folder)}", "make room, or set `cache_dir` to a larger disk"
     weights = needs.weights
     if weights:
@@ -155,8 +155,8 @@ def cache_disk(folder: str, free: int, needs: Needs) -> Outcome:
     return ok(seen)
 
 
-def unfinished_downloads(cache: str) -> Outcome:
-    """Return whether unfinished downloads lie about that nobody has written to for a week."""
+def unfinished_downloads(cache: str) -> CheckOutcome:
+    """Check for unfinished downloads that have not grown for a week."""
     shown, now, sizes, days, repositories = shown_path(cache), time.time(), [], [], set()
     for path in Path(cache, "hub").glob("*/blobs/*"):
         try:
@@ -181,10 +181,10 @@ def unfinished_downloads(cache: str) -> Outcome:
     )
 
 
-def clock(folder: Path) -> Outcome:
-    """Return whether this machine's clock agrees with that of a folder's disk.
+def clock(folder: Path) -> CheckOutcome:
+    """Check that this machine's clock agrees with that of a folder's disk.
 
-    The folder need not be there: the nearest one above it is taken.
+    If the folder does not exist, its nearest existing parent is used.
     """
     shown = shown_path(folder)
     try:

@@ -1,4 +1,4 @@
-"""What must hold of a model on this machine: each check asks the running engine what it has to know, and judges it."""
+"""Checks of a model on this machine: each sends its requests to the running engine and judges the replies."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from refusal_eval.engines.process import process_start
 from refusal_eval.engines.server import OFFLINE, Server, ask_versions, read_versions
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.check_report import first_line
 from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
 
 # Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
 # constraint that got into log-probabilities shows tenths.
 MOST_DIFFERENCE = 0.05
-# The same between two readings of single tokens, of which one may have come from the cache.
+# The same between two readings of single tokens, one of them perhaps from the cache.
 MOST_NAMED_DIFFERENCE = 0.1
-REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+REPEATED_TOKENS = 64  # repeats run one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
 NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
 LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
@@ -65,7 +65,7 @@ ISSUE = "paste this block into an issue"
 NO_ANSWER = (OSError, TimeoutExpired, ValueError, ArithmeticError, LookupError, TypeError, Rejected)
 
 
-class Sample(NamedTuple):
+class CheckSample(NamedTuple):
     """A request with its response as the store keeps it, and the fields of its answer."""
 
     request: Request
@@ -74,12 +74,10 @@ class Sample(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The tokens of the answer."""
         return list(self.response["token_ids"])
 
     @property
     def logprobs(self) -> list[float]:
-        """Their log-probabilities."""
         return list(map(float, unpack_floats(self.response["logprobs"])))
 
 
@@ -94,12 +92,12 @@ class Trial:
     serving: Mapping[str, Any] = field(default_factory=dict)
     start_seconds: float = 0.0  # until the engine was healthy
     work_seconds: float = 0.0  # for all answers, asked together
-    samples: Sequence[Sample] = ()
+    samples: Sequence[CheckSample] = ()
     failed: int = 0  # how many requests failed or were rejected
     processes: Sequence[int] = ()  # the numbers of the server's processes
     devices: Sequence[Device] = ()  # what the engine leased
 
-    async def run(self, say: Callable[[str], None], own_loads: Sequence[Check] = ()) -> list[Line]:
+    async def run(self, say: Callable[[str], None], own_loads: Sequence[Check] = ()) -> list[CheckLine]:
         """Start the engine, ask it everything, and stop it; return a line for each check.
 
         `own_loads` are further checks, which start engines of their own.
@@ -122,9 +120,9 @@ class Trial:
             self.processes = self.engine.processes()
         return lines + await self.lines([*AFTER_IT_STOPPED, *own_loads])
 
-    async def lines(self, checks: Sequence[Check]) -> list[Line]:
-        """Return what comes of checks, by their names. One that cannot be made fails, unless the engine has died."""
-        lines = list[Line]()
+    async def lines(self, checks: Sequence[Check]) -> list[CheckLine]:
+        """Run checks and return their outcomes by name. A check that cannot run fails, unless the engine has died."""
+        lines = list[CheckLine]()
         # Nobody watches the engine here: one that hangs would hold up everything.
         seconds = float(self.local_engine.stall_timeout)
         for check in checks:
@@ -153,7 +151,7 @@ class Trial:
         requests = [request for file in files for request in file.requests() if request.key is not None]
         found = store.lookup([str(request.key) for request in requests])
         rows = [(request, found[str(request.key)]["response"]) for request in requests if str(request.key) in found]
-        self.samples = [Sample(request, response, reader.fields(request, response)) for request, response in rows]
+        self.samples = [CheckSample(request, response, reader.fields(request, response)) for request, response in rows]
 
     @property
     def local_engine(self) -> LocalEngine:
@@ -163,18 +161,17 @@ class Trial:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """How the model draws; `stop_token_ids` are what is sent as stop tokens."""
+        """The model's sampling settings; `stop_token_ids` are those sent as stop tokens."""
         return dict(self.model.files[0].header["sampling"])
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the engine computes on a CPU."""
         return self.serving.get("device") == "cpu"
 
     @property
-    def one_per_prompt(self) -> list[Sample]:
+    def one_per_prompt(self) -> list[CheckSample]:
         """The first answer with tokens to each prompt."""
-        first: dict[str, Sample] = {}
+        first: dict[str, CheckSample] = {}
         for sample in self.samples:
             if sample.ids:
                 first.setdefault(sample.request.prompt_id, sample)
@@ -186,11 +183,9 @@ class Trial:
         return self.sampling | {"max_tokens": most, "min_tokens": min(most, int(self.sampling["min_tokens"]))}
 
     def settings(self, sampling: Mapping[str, Any]) -> RequestSettings:
-        """Return the settings of the model's requests with another sampling."""
         return dataclasses.replace(self.model.files[0].settings, sampling=sampling)
 
     async def complete(self, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response to a request, with its own seed."""
         return await self.engine.complete(request.token_ids, self.settings(sampling), request.seed)
 
     async def first_reply(self, **sampling: Any) -> Mapping[str, Any]:
@@ -200,7 +195,7 @@ class Trial:
         return reply
 
 
-Check = Callable[[Trial], Coroutine[Any, Any, Outcome]]
+Check = Callable[[Trial], Coroutine[Any, Any, CheckOutcome]]
 
 
 def engine_of_plan(plan: LoadPlan, log: Path) -> Server:
@@ -219,7 +214,7 @@ def _leasable(plan: LoadPlan) -> Collection[Device]:
 # ---------------------------------------------------------------- the answers as they came
 
 
-async def answers(trial: Trial) -> Outcome:
+async def answers(trial: Trial) -> CheckOutcome:
     """Every request has an answer with tokens."""
     states = [sample.answer["state"] for sample in trial.samples]
     seen = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
@@ -231,7 +226,7 @@ async def answers(trial: Trial) -> Outcome:
     return warn(seen, "some answers are empty") if unread else ok(seen)
 
 
-async def reasoning_marks(trial: Trial) -> Outcome:
+async def reasoning_marks(trial: Trial) -> CheckOutcome:
     """The end mark is found in the answers of a model that reasons, unless it is kept from reasoning."""
     if not trial.model.entry["reasoning"]:
         return not_applicable("the model's entry has no `reasoning`")
@@ -248,7 +243,7 @@ async def reasoning_marks(trial: Trial) -> Outcome:
     return fail(seen, "does the entry's `reasoning` name the marks that this model writes?")
 
 
-async def log_probabilities(trial: Trial) -> Outcome:
+async def log_probabilities(trial: Trial) -> CheckOutcome:
     """There is one for each token, finite and not above 0."""
     values = np.array([value for sample in trial.samples for value in sample.logprobs])
     lacking = sum(len(sample.logprobs) != len(sample.ids) for sample in trial.samples)
@@ -260,7 +255,7 @@ async def log_probabilities(trial: Trial) -> Outcome:
     return ok(f"{len(values)} tokens, all finite and at most 0, mean {values.mean():.3f} nats")
 
 
-async def other_seeds(trial: Trial) -> Outcome:
+async def other_seeds(trial: Trial) -> CheckOutcome:
     """Samples of one prompt differ."""
     if is_greedy(trial.model.entry):
         return not_applicable("the model's sampling draws nothing")
@@ -275,7 +270,7 @@ async def other_seeds(trial: Trial) -> Outcome:
 # ---------------------------------------------------------------- the same asked in other ways
 
 
-async def template_ids(trial: Trial) -> Outcome:
+async def template_ids(trial: Trial) -> CheckOutcome:
     """Our token ids of each prompt are those of the server's own tokenizer and template."""
     model = trial.model.entry
     if model["template"] not in ("default", "none"):
@@ -307,7 +302,7 @@ async def template_ids(trial: Trial) -> Outcome:
     return fail(f"{seen}; {len(ours)} and {len(servers)} ids, {where}", ISSUE)
 
 
-async def rendering(trial: Trial) -> Outcome:
+async def rendering(trial: Trial) -> CheckOutcome:
     """The template renders whole messages and the header of the reply, and its options have an effect."""
     notes = list(dict.fromkeys(note for file in trial.model.files for note in file.notes))
     if notes:
@@ -315,14 +310,14 @@ async def rendering(trial: Trial) -> Outcome:
     return ok("messages are whole, and every template option has an effect")
 
 
-async def scored_again(trial: Trial) -> Outcome:
-    """Scored as part of a prompt, answers have the same log-probabilities."""
+async def check_scores(trial: Trial) -> CheckOutcome:
+    """Check that answers keep their log-probabilities when they are scored as part of a prompt."""
     return await compared(trial, trial.engine)
 
 
-async def compared(trial: Trial, engine: Server) -> Outcome:
+async def compared(trial: Trial, engine: Server) -> CheckOutcome:
     """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they came with."""
-    read = [(sample.logprobs, await scored(trial, engine, sample)) for sample in trial.one_per_prompt]
+    read = [(sample.logprobs, await score_answer(trial, engine, sample)) for sample in trial.one_per_prompt]
     apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
     mean, token = (max(map(measure, apart)) for measure in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
     seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
@@ -332,7 +327,7 @@ async def compared(trial: Trial, engine: Server) -> Outcome:
     return fail(seen, todo)  # also for NaN
 
 
-async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = True) -> list[float]:
+async def score_answer(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
     """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
     name = trial.settings({}).served_as
     served = {"model": name} if adapted and name else {}
@@ -344,18 +339,18 @@ async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = T
     return [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
 
 
-async def adapter(trial: Trial) -> Outcome:
+async def adapter(trial: Trial) -> CheckOutcome:
     """The model's adapter is in use: without it an answer has other log-probabilities."""
     if trial.settings({}).served_as is None:
         return not_applicable("the model's entry has no `lora`")
     sample = trial.one_per_prompt[0]
-    with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]
+    with_it, without = [await score_answer(trial, trial.engine, sample, adapted) for adapted in (True, False)]
     mean = abs(np.subtract(with_it, without)).mean()
     seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
     return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
 
 
-async def same_seed_twice(trial: Trial) -> Outcome:
+async def same_seed_twice(trial: Trial) -> CheckOutcome:
     """One request asked twice, alone, gives the same tokens."""
     equal, requests = 0, [sample.request for sample in trial.one_per_prompt]
     for request in requests:
@@ -369,7 +364,7 @@ async def same_seed_twice(trial: Trial) -> Outcome:
     return fail(seen, f"seeds have no effect; {ISSUE}")
 
 
-async def seeds_under_load(trial: Trial) -> Outcome:
+async def seeds_under_load(trial: Trial) -> CheckOutcome:
     """Requests asked again together, in the opposite order, give the same tokens: all of them under `strict`."""
     determinism = trial.serving.get("determinism", "seeded")
     if determinism == "free" and not is_greedy(trial.model.entry):
@@ -385,7 +380,7 @@ async def seeds_under_load(trial: Trial) -> Outcome:
     return warn(seen, "batches change the rounding; `determinism: strict` makes all of them equal")
 
 
-async def stop_tokens(trial: Trial) -> Outcome:
+async def stop_tokens(trial: Trial) -> CheckOutcome:
     """Answers end at a stop token, hold none before their end, and a token that is made one ends them."""
     stops = trial.sampling["stop_token_ids"]
     if not stops:
@@ -414,20 +409,20 @@ async def stop_tokens(trial: Trial) -> Outcome:
     return ok(seen)
 
 
-async def unseeded_sampling(trial: Trial) -> Outcome:
+async def unseeded_sampling(trial: Trial) -> CheckOutcome:
     """Without a seed, which is another sampler on a GPU, only the k likeliest tokens are drawn."""
     reply = await trial.first_reply(
         max_tokens=UNSEEDED_TOKENS, temperature=1.0, top_k=TOP_K, top_p=TOP_P, logprobs=TOP_K
     )
     rows = list(zip(reply["logprobs"]["token_logprobs"], reply["logprobs"]["top_logprobs"], strict=True))
-    # A token outside of the likeliest stands in its row too.
+    # A token outside the likeliest is in its row, too.
     good = sum(float(drawn) >= sorted(map(float, row.values()))[-TOP_K] for drawn, row in rows)
     seen = f"{good} of {len(rows)} tokens are among the likeliest that top_k allows"
     return ok(seen) if rows and good == len(rows) else fail(seen, ISSUE)
 
 
-async def named_log_probabilities(trial: Trial) -> Outcome:
-    """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
+async def named_log_probabilities(trial: Trial) -> CheckOutcome:
+    """Check that log-probabilities of tokens requested by id, as judges do, belong to those tokens."""
     greedy: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
     (row,) = (await trial.first_reply(**greedy, logprobs=NAMED_TOKENS))["logprobs"]["top_logprobs"]
     likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
@@ -441,10 +436,10 @@ async def named_log_probabilities(trial: Trial) -> Outcome:
     return ok(seen) if mean <= MOST_NAMED_DIFFERENCE else fail(seen, f"judges read them; {ISSUE}")
 
 
-async def forms(trial: Trial) -> Outcome:
-    """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
+async def forms(trial: Trial) -> CheckOutcome:
+    """Check that replies obey the two kinds of form that judges request (`structured_outputs`)."""
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
-    # JSON comes without white space, as the server is asked for it.
+    # We request JSON without white space.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
     obeyed = {}
     for kind, form in asked.items():
@@ -458,7 +453,7 @@ async def forms(trial: Trial) -> Outcome:
 # ---------------------------------------------------------------- the engine itself
 
 
-async def prefix_cache(trial: Trial) -> Outcome:
+async def prefix_cache(trial: Trial) -> CheckOutcome:
     """Samples of one prompt share its prefill."""
     try:
         counters = await trial.engine.metrics()
@@ -478,7 +473,7 @@ async def prefix_cache(trial: Trial) -> Outcome:
     return fail(seen, "every sample pays for its prompt: is `enable-prefix-caching` off, or `block-size` large?")
 
 
-async def throughput(trial: Trial) -> Outcome:
+async def throughput(trial: Trial) -> CheckOutcome:
     """Many requests at once, each with a seed of its own: tokens per second."""
     rates, requests = [], [sample.request for sample in trial.samples]
     for count in sorted({min(most, trial.model.plan.in_flight) for most in AT_ONCE["cpu" if trial.on_cpu else "cuda"]}):
@@ -490,7 +485,7 @@ async def throughput(trial: Trial) -> Outcome:
     return ok("; ".join(rates))
 
 
-async def compiled_path(trial: Trial) -> Outcome:
+async def compiled_path(trial: Trial) -> CheckOutcome:
     """The engine runs compiled, with CUDA graphs, as it does by default."""
     if trial.on_cpu:
         return not_applicable("not on CPU")
@@ -499,7 +494,7 @@ async def compiled_path(trial: Trial) -> Outcome:
     return ok(f"healthy after {trial.start_seconds:.0f} s, without `enforce-eager`")
 
 
-async def leased_gpus(trial: Trial) -> Outcome:
+async def leased_gpus(trial: Trial) -> CheckOutcome:
     """The GPUs that compute are those that were leased."""
     if trial.on_cpu:
         return not_applicable("not on CPU")
@@ -511,8 +506,8 @@ async def leased_gpus(trial: Trial) -> Outcome:
     return ok(seen) if used == leased else fail(seen, f"leases do not hold; do not share this machine; {ISSUE}")
 
 
-async def offline_start(trial: Trial) -> Outcome:
-    """The engine started from a folder, was told to ask no hub, and reached none."""
+async def offline_start(trial: Trial) -> CheckOutcome:
+    """Check that the engine started from a folder, offline, and reached no hub."""
     # Of all processes, because vLLM's workers write their name over their environment.
     if not any(map(_is_offline, trial.engine.processes())):
         return fail("the server was not told to ask no hub", f"nodes without internet may hang; {ISSUE}")
@@ -528,7 +523,7 @@ def _is_offline(pid: int) -> bool:
     return all(f"{name}={value}".encode() in variables for name, value in OFFLINE.items())
 
 
-async def network(trial: Trial) -> Outcome:
+async def network(trial: Trial) -> CheckOutcome:
     """None of the server's processes listens to the network."""
     listeners = listeners_of(trial.engine.processes())
     if opened := sorted({f"{one.address}:{one.port}" for one in listeners if not one.on_loopback}):
@@ -540,7 +535,7 @@ async def network(trial: Trial) -> Outcome:
 # ---------------------------------------------------------------- after it was stopped
 
 
-async def released(trial: Trial) -> Outcome:
+async def check_release(trial: Trial) -> CheckOutcome:
     """Nothing of the engine is left, and its GPUs can be leased again."""
     count, left = len(trial.processes), sum(process_start(pid) is not None for pid in trial.processes)
     if left:
@@ -558,7 +553,7 @@ async def released(trial: Trial) -> Outcome:
     return ok(f"{seen}; its {len(trial.devices)} GPUs could be leased again")
 
 
-async def tensor_parallel(trial: Trial) -> Outcome:
+async def tensor_parallel(trial: Trial) -> CheckOutcome:
     """On another number of GPUs, answers have the same log-probabilities."""
     plan, engine = trial.model.plan, trial.model.plan.engine
     if trial.on_cpu:
@@ -586,11 +581,11 @@ WHILE_IT_RUNS: Sequence[Check] = (
         template_ids,
         reasoning_marks,
         log_probabilities,
-        scored_again,
+        check_scores,
         same_seed_twice,
         seeds_under_load,
     ),
     *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
     *(compiled_path, leased_gpus, offline_start, network),
 )
-AFTER_IT_STOPPED: Sequence[Check] = (released, tensor_parallel)
+AFTER_IT_STOPPED: Sequence[Check] = (check_release, tensor_parallel)

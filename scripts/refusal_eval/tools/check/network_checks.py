@@ -13,8 +13,8 @@ from refusal_eval.core.slurm_jobs import NoAnswer, slurm_answer
 from refusal_eval.data.addresses import PASSING
 from refusal_eval.data.hub import offline, token_is_set
 from refusal_eval.study.row_sources import addresses_of
-from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
-from refusal_eval.tools.check.study_needs import Needs, Source
+from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.study_needs import NeededSource, Needs
 
 SECONDS = 10.0  # for a connection, and for the first bytes
 MOST_REDIRECTIONS = 5
@@ -28,8 +28,8 @@ ONLINE = "unset it, or fetch on a machine with internet"
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
 
 
-def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of what a study takes from elsewhere."""
+def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Yield the report's lines on everything that a study fetches."""
     yield "hub", hub(needs, variables)
     if needs is not None:
         yield "pins", pins(needs)
@@ -38,7 +38,7 @@ def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator
     yield "HF_TOKEN", token(needs, token_is_set(variables))
 
 
-def pins(needs: Needs) -> Outcome:
+def pins(needs: Needs) -> CheckOutcome:
     """Return whether everything that the study takes from elsewhere is pinned."""
     if needs.open_pins:
         seen = f"not known yet: {', '.join(needs.open_pins)}"
@@ -54,7 +54,7 @@ def pins(needs: Needs) -> Outcome:
     return ok("each commit and each SHA-256 is known")
 
 
-def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
+def hub(needs: Needs | None, variables: Mapping[str, str]) -> CheckOutcome:
     """Return whether what is missing can be fetched from the hub; without a study, whether anything can."""
     fetched_text, bad, todo = "", warn, "unset it to fetch"
     if needs is not None:
@@ -87,7 +87,7 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
     return shown, f"HTTP {status}" if status >= 500 else ""
 
 
-def addresses(needs: Needs, is_offline: bool) -> Iterator[Outcome]:
+def addresses(needs: Needs, is_offline: bool) -> Iterator[CheckOutcome]:
     """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
     missing = needs.missing("url")
     if not needs.takes("url"):
@@ -107,10 +107,10 @@ def addresses(needs: Needs, is_offline: bool) -> Iterator[Outcome]:
         yield from (trouble for _, trouble in asked if trouble is not None)
 
 
-def address(source: Source) -> Outcome | None:
-    """Return what is wrong with the first file at an address that cannot be had; None if nothing is.
+def address(source: NeededSource) -> CheckOutcome | None:
+    """Return the fault of the first file at an address that cannot be fetched; None if all can.
 
-    Of each file the first byte is asked for, and no more of it is read.
+    Only the first byte of each file is requested.
     """
     import httpx
 
@@ -140,7 +140,7 @@ def address(source: Source) -> Outcome | None:
     return None
 
 
-def token(needs: Needs | None, present: bool) -> Outcome:
+def token(needs: Needs | None, present: bool) -> CheckOutcome:
     """Return whether there is a token of the hub; its text is never looked at."""
     if present:
         return ok("set")
@@ -167,10 +167,10 @@ class Slurm:
 
     @property
     def on_login_node(self) -> bool:
-        """Whether jobs are submitted from here and do not run here."""
+        """Whether jobs start from this machine but do not run on it."""
         return self.job is None and self.nodes is not None and self.host not in self.nodes
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         """Return whether jobs can be submitted from here."""
         if len(self.missing) == 3:
             return not_applicable("not on this machine")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # of netdevice(7)
-NOWHERE = "http://127.0.0.1:9"  # the port of `discard`, which nobody serves
+NOWHERE = "http://127.0.0.1:9"  # the port of `discard`, which is not served
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 

@@ -34,35 +34,35 @@ class EngineHere:
     name: str
     engine: LocalEngine
     device: str  # cpu or cuda
-    weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if nothing tells
+    weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if unknown
     estimated: bool = False  # whether that is an estimate
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it takes on each machine."""
+        """The number of GPUs it takes on each machine."""
         return self.engine.gpus(self.device) // self.engine.nodes_used()
 
     @property
     def sharing(self) -> int:
-        """GPUs that share one copy of the weights."""
+        """The number of GPUs that share one copy of the weights."""
         return int(getattr(self.engine, "tensor_parallel", 1) * getattr(self.engine, "pipeline_parallel", 1))
 
     @property
     def about(self) -> str:
-        """What is said after a size that follows from that of the weights."""
+        """A note behind sizes that depend on the weights' size."""
         return " (estimated)" if self.estimated else ""
 
 
 @dataclass(frozen=True)
-class Source:
+class NeededSource:
     """Something that is fetched."""
 
     what: str  # what it is, such as `weights org/name`, or an address
     taken_from: str  # hub, url or wheel
     here: bool = True  # whether all files are there that are taken from it
-    size: int | None = None  # bytes that are still to be downloaded; None if nothing tells
+    size: int | None = None  # bytes still to be downloaded; None if unknown
     estimated: bool = True  # whether the size is an estimate; else it is the sum of the files that the lock file lists
-    gated: bool | None = False  # whether one must ask for access first; None if nobody knows
+    gated: bool | None = False  # whether access must be requested first; None if unknown
     terms: str | None = None  # where to ask
     used_by: tuple[str, ...] = ()  # the entries that take it
 
@@ -79,7 +79,7 @@ class Needs:
     """What a study needs."""
 
     engines: tuple[EngineHere, ...] = ()
-    sources: tuple[Source, ...] = ()  # what it takes from the hub, from addresses and from wheels
+    sources: tuple[NeededSource, ...] = ()  # what it takes from the hub, from addresses and from wheels
     results: str = "results"
     cache: str = ".cache"
     # what takes disk and is not there yet (`disk_use.NEED`); without a study only where its results would lie
@@ -89,22 +89,21 @@ class Needs:
     lock: str = ""  # its lock file; empty if there is none
     locked_unused: tuple[str, ...] = ()  # what the lock file has and the study does not take
 
-    def takes(self, *places: str) -> list[Source]:
-        """Return what is taken from these places (`hub`, `url`, `wheel`)."""
+    def takes(self, *places: str) -> list[NeededSource]:
         return [source for source in self.sources if source.taken_from in places]
 
     @property
-    def weights(self) -> list[Source]:
-        """The weights that are still to be fetched."""
+    def weights(self) -> list[NeededSource]:
+        """The weights that are still missing."""
         return [source for source in self.missing("hub", "wheel") if source.what.startswith("weights")]
 
     @property
     def weights_size(self) -> int:
-        """Bytes of these, as far as anything tells."""
+        """Their known bytes."""
         return sum(source.size or 0 for source in self.weights)
 
-    def missing(self, *places: str) -> list[Source]:
-        """Return the sources that are still to be fetched."""
+    def missing(self, *places: str) -> list[NeededSource]:
+        """Return the sources that are still missing."""
         return [source for source in self.takes(*places) if not source.here]
 
 
@@ -144,14 +143,14 @@ def _here(study: Study, name: str) -> EngineHere:
     return EngineHere(name, engine, device, int(weights_bytes(entry, billions)), estimated=True)
 
 
-def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere]) -> list[Source]:
-    found: dict[str, Source] = {}
+def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere]) -> list[NeededSource]:
+    found: dict[str, NeededSource] = {}
     for section, name, entry, source in study.sources():
         if source.taken_from is None:
             continue
         what = source.known_as if source.taken_from == "url" else f"{source.wants or 'data set'} {source.known_as}"
         before, here = (
-            found.get(what, Source(what, source.taken_from)),
+            found.get(what, NeededSource(what, source.taken_from)),
             os.path.isfile(source.copy_file(study.paths.cache)),
         )
         more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
@@ -165,7 +164,7 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:
-    """Return size and gate of weights that are fetched, by the lock file as far as it has them."""
+    """Return the size of weights to fetch, and whether they are gated, from the lock file if it has them."""
     if not isinstance(weights, OnHub):
         return {"size": engine.weights}
     locked = [one for one in lock.content.models if one.repo == weights.repo] if lock is not None else []

@@ -9,8 +9,17 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
-from refusal_eval.program.text_templates import rendered
-from refusal_eval.report.paper.display import Labels, clean, marked, notes_of, p_text, percent, points, points_interval
+from refusal_eval.program.text_templates import render_template
+from refusal_eval.report.paper.display import (
+    Labels,
+    add_marks,
+    clean,
+    notes_of,
+    p_text,
+    percent,
+    points,
+    points_interval,
+)
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import AS_READ, judges_notes
@@ -30,11 +39,11 @@ COLUMNS = (
     *("only_first", "only_second", "samples_first", "samples_second"),
     "flags",
 )
-Row = Mapping[str, Any]
+ChangedRow = Mapping[str, Any]
 
 
 def differences_table(
-    rows: Sequence[Row], names: Sequence[str], show: Labels, level: float, judged: Sequence[str]
+    rows: Sequence[ChangedRow], names: Sequence[str], show: Labels, level: float, judged: Sequence[str]
 ) -> Table:
     """One row per cell that both studies have: both rates, their difference, its test, and how many prompts changed.
 
@@ -45,8 +54,8 @@ def differences_table(
     body = [
         [
             *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
-            *(marked(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
-            marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
+            *(add_marks(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
+            add_marks(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
             *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
         ]
         for row in rows
@@ -71,7 +80,7 @@ def differences_table(
     return Table("studies", "Two studies on the prompts they share.", header, body, notes, keys=3, per_block=4)
 
 
-def judged_notes(studies: Sequence[FinishedStudy], rows: Sequence[Row], show: Labels) -> list[str]:
+def judged_notes(studies: Sequence[FinishedStudy], rows: Sequence[ChangedRow], show: Labels) -> list[str]:
     """How well each judge agrees with people; by study where the two say otherwise of it."""
     judges = {row["judge"] for row in rows}
     first, second = (
@@ -80,13 +89,13 @@ def judged_notes(studies: Sequence[FinishedStudy], rows: Sequence[Row], show: La
     return [AS_READ, *(first if first == second else [f"A: {n}" for n in first] + [f"B: {n}" for n in second])]
 
 
-def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
+def differences_frame(rows: Sequence[ChangedRow]) -> pd.DataFrame:
     """The same as a frame for CSV; `first` is study A, and the difference is B less A."""
     own = [[{**row, "flags": " ".join(row["flags"])}[name] for name in COLUMNS] for row in rows]
     return pd.DataFrame(own, columns=list(COLUMNS), dtype=object)
 
 
-def changed_table(rows: Sequence[Row], show: Labels) -> Table:
+def changed_table(rows: Sequence[ChangedRow], show: Labels) -> Table:
     """One row per prompt whose rate changed most."""
     body = [
         [
@@ -107,7 +116,9 @@ def shortened(text: str) -> str:
     return line if len(line) <= TEXT_LENGTH else line[: TEXT_LENGTH - 3].rstrip() + "..."
 
 
-def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level: float, most: int, every: bool) -> str:
+def page(
+    first: FinishedStudy, second: FinishedStudy, rows: Sequence[ChangedRow], level: float, most: int, every: bool
+) -> str:
     """The whole comparison in Markdown."""
     show = Labels(**labels_of([first, second]))
     names = [study.name if first.name != second.name else str(study.folder) for study in (first, second)]
@@ -123,7 +134,7 @@ def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level
         "files": files_that_differ(first.manifest, second.manifest),
     }
     filters = {"md": markdown_escaped, "short": lambda side: "not there" if side is None else shortened(side)}
-    return rendered(Path(__file__).with_name("compare.md.j2"), values, filters)
+    return render_template(Path(__file__).with_name("compare.md.j2"), values, filters)
 
 
 def command(

@@ -53,12 +53,12 @@ def _differences(path: str, first: Any, second: Any) -> Iterator[Setting]:
             if key in first and key in second:
                 yield from _differences(inner, first[key], second[key])
             else:
-                yield inner, _shown(first, key), _shown(second, key)
+                yield inner, _value_text(first, key), _value_text(second, key)
     elif first != second:
         yield path, canonical_json(first), canonical_json(second)
 
 
-def _shown(holder: Mapping[str, Any], key: str) -> str | None:
+def _value_text(holder: Mapping[str, Any], key: str) -> str | None:
     if key not in holder:
         return None
     return "there" if isinstance(holder[key], Mapping) else canonical_json(holder[key])

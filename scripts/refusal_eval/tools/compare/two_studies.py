@@ -17,8 +17,7 @@ from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.comparisons.paired import paired_differences, panel_of
 from refusal_eval.stats.comparisons.study_comparisons import paired_flags
 from refusal_eval.stats.estimates.samples import read_facts
-from refusal_eval.stats.estimates.units import Units, read_units
-from refusal_eval.study.comparison_families import Cell
+from refusal_eval.stats.estimates.units import JudgedCell, Units, read_units
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,16 @@ class FinishedStudy:
     """The folder of a study with scores."""
 
     folder: Path  # where it is
-    manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
-    cells: Mapping[Cell, Mapping[str, Any]]  # its (judge, model, split), sorted, each with its facts (`units.Units`)
+    manifest: Mapping[str, Any]  # its manifest; without one, the values of config.yaml
+    cells: Mapping[
+        JudgedCell, Mapping[str, Any]
+    ]  # its (judge, model, split), sorted, each with its facts (`units.Units`)
 
     @property
     def name(self) -> str:
-        """Name of the study."""
         return str(self.manifest.get("study", {}).get("study", self.folder.name))
 
-    def units(self, cell: Cell) -> Units:
-        """Return the scored prompts of a cell."""
+    def units(self, cell: JudgedCell) -> Units:
         return read_units(self.folder / "scores" / f"{'/'.join(cell)}.parquet")
 
     def cards(self) -> list[Mapping[str, Any]]:
@@ -80,7 +79,7 @@ def finished_study(folder: str | Path) -> FinishedStudy:
     return FinishedStudy(path, manifest, {cell: read_facts(cells[cell]) for cell in own})
 
 
-def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection[Cell]) -> None:
+def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection[JudgedCell]) -> None:
     """Raise `UserError` if prompts, answers or verdicts of these cells are not those that the manifest has hashes of.
 
     A run that was stopped leaves scores of two versions of a study; the manifest is written at its end.
@@ -100,7 +99,7 @@ def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a results folder; without one what its config.yaml tells."""
+    """Return the manifest of a results folder, or what its config.yaml says instead."""
     config, manifest = folder / "config.yaml", folder / "manifest.json"
     if manifest.is_file() or not config.is_file():
         return dict(read_json(manifest)) if manifest.is_file() else {}
@@ -141,9 +140,9 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
 
 
 def most_changed(
-    first: FinishedStudy, second: FinishedStudy, cells: Iterable[Cell], number: int
+    first: FinishedStudy, second: FinishedStudy, cells: Iterable[JudgedCell], number: int
 ) -> list[dict[str, Any]]:
-    """Return the prompts (of dialogues turns) of some cells whose rate changed most, the largest change first.
+    """Return the turns of some cells whose rate changed most, the largest change first.
 
     A row has `judge`, `model`, `split`, `prompt_id`, `turn`, the rates `first` and `second`, and the prompt's `text`.
     """

@@ -55,14 +55,14 @@ class Questions:
         """What the lock file says of a repository, after checking that its files are open to the token in use."""
         kind: hub.Kind = "model" if need.kind == "model" else "dataset"
         locked = self.old.models if kind == "model" else self.old.datasets
-        kept = self._kept(need, [(one.repo, one.commit, one.pinned_by) for one in locked])
+        kept = self._locked_hash(need, [(one.repo, one.commit, one.pinned_by) for one in locked])
         api = hub.library().HfApi()
 
         def place(revision: str) -> hub.Repository:
             return hub.Repository(kind, need.name, revision, self.cache, self.log)
 
         def info_of(at: hub.Repository) -> Any:
-            return hub.asked(at, lambda: api.repo_info(at.repo, repo_type=kind, revision=at.revision, timeout=30))
+            return hub.ask_hub(at, lambda: api.repo_info(at.repo, repo_type=kind, revision=at.revision, timeout=30))
 
         asked = place(need.pin or kept or HEAD)
         try:
@@ -73,8 +73,8 @@ class Questions:
             raise
         at = place(str(info.sha))
         if info.gated:
-            hub.asked(at, lambda: api.auth_check(at.repo, repo_type=kind))
-        commits = hub.asked(at, lambda: api.list_repo_commits(at.repo, repo_type=kind, revision=at.revision))
+            hub.ask_hub(at, lambda: api.auth_check(at.repo, repo_type=kind))
+        commits = hub.ask_hub(at, lambda: api.list_repo_commits(at.repo, repo_type=kind, revision=at.revision))
         files = wanted_files(need, hub.listed_files(at))
         if kept is not None and (head := str(info_of(place(HEAD)).sha)) != kept:
             self.notes.append(f"{asked}: `{HEAD}` is at {head[:12]} now; --upgrade takes it")
@@ -91,13 +91,13 @@ class Questions:
 
     def _url(self, need: Need) -> LockedUrl:
         found, size = read_addresses(list(addresses_of(need.name).values()), self.log)
-        kept = self._kept(need, [(one.url, one.sha256, one.pinned_by) for one in self.old.urls])
+        kept = self._locked_hash(need, [(one.url, one.sha256, one.pinned_by) for one in self.old.urls])
         if (expected := need.pin or kept) and found != expected:
             by = "the entry" if need.pin else "the lock file"
             raise UserError(f"{need.name} holds another file: its SHA-256 is {found}, {by} says {expected}")
         return LockedUrl(url=need.name, sha256=found, size=size, pinned_by=need.pinned_by)
 
-    def _kept(self, need: Need, locked: Sequence[tuple[str, str, str]]) -> str | None:
+    def _locked_hash(self, need: Need, locked: Sequence[tuple[str, str, str]]) -> str | None:
         """Return the hash that an open pin has in the lock file: of several the one that the lock chose."""
         if need.pin is not None or self.upgrade:
             return None

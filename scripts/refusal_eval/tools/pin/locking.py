@@ -8,7 +8,7 @@ import yaml
 
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedLicence, LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.files import size_text
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.tools.pin.pin_needs import Need
 
 # What YAML takes for text without quotes, words apart.
@@ -33,17 +33,17 @@ def _spelt(licence: str) -> str:
 
 
 def lock_file(models: Iterable[LockedRepo], datasets: Iterable[LockedRepo], urls: Iterable[LockedUrl]) -> LockFile:
-    """Return a lock file, sorted. What stands twice, for an entry with a pin and for one without, becomes one."""
+    """Return a lock file, sorted. Duplicates, from an entry with a pin and one without, are merged."""
     files = {(one.url, one.sha256): one for one in sorted(urls, key=lambda one: one.pinned_by)}  # `lock` comes last
     return LockFile(
         lock_version=LOCK_VERSION,
-        models=_merged(models),
-        datasets=_merged(datasets),
+        models=_merge(models),
+        datasets=_merge(datasets),
         urls=[files[key] for key in sorted(files)],
     )
 
 
-def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
+def _merge(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
     found: dict[tuple[str, str], LockedRepo] = {}
     for one in sorted(repos, key=lambda one: one.pinned_by):
         key = (one.repo.lower(), one.commit)
@@ -88,7 +88,7 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
                 was = f"was {had[0].commit[:12]}, is" if had else "is not in the lock file:"
                 lines.append(f"{what} {one.repo} {was} {one.commit[:12]} ({one.date})")
             else:
-                lines += [f"{what} {one.repo}: {line}" for line in _changed(same, one)]
+                lines += [f"{what} {one.repo}: {line}" for line in _changes(same, one)]
     for file in new.urls:
         earlier = [locked.sha256 for locked in old.urls if locked.url == file.url]
         if file.sha256 not in earlier:
@@ -97,7 +97,7 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
     return lines
 
 
-def _changed(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
+def _changes(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
     for name in sorted(set(new.files) - set(old.files)):
         yield f"{name} is not in the lock file"
     if new.whole and not old.holds_all:
@@ -121,11 +121,10 @@ def not_taken(lock: LockFile, needs: Iterable[Need]) -> list[str]:
 def lock_text(lock: LockFile, study: str) -> str:
     """Return the text of a lock file, sorted, a file a line; `study` is the name of the study's file."""
     filters = {"text": _text, "bytes": lambda repo: size_text(repo_size(repo))}
-    return rendered(Path(__file__).with_name("lock_file.yaml.j2"), {"lock": lock, "study": study}, filters)
+    return render_template(Path(__file__).with_name("lock_file.yaml.j2"), {"lock": lock, "study": study}, filters)
 
 
 def repo_size(repo: LockedRepo) -> int:
-    """Return the bytes that are fetched of a repository."""
     return sum(int(state.split()[0]) for state in repo.files.values())
 
 

@@ -39,11 +39,11 @@ def command(
 
 
 def pin(study_file: Path, upgrade: bool, check: bool) -> bool:
-    """Write or check the lock file of a study; tell whether all is well.
+    """Write or check the lock file of a study; return whether all is well.
 
     Raises:
         ConfigError: if the study or the lock file is not valid.
-        UserError: if the hub may not be asked.
+        UserError: if the hub may not be used.
     """
     config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True, use_lock=False)
     path = lock_path(str(study_file))

@@ -28,7 +28,6 @@ class Need:
 
     @property
     def pinned_by(self) -> Literal["entry", "lock"]:
-        """Who decides: the entry, or the lock file where the entry leaves it open."""
         return "lock" if self.pin is None else "entry"
 
     def __str__(self) -> str:

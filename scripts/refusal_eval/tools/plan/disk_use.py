@@ -1,4 +1,4 @@
-"""The disk that a study takes: weights and data in the cache, responses in the store, and what is made of them."""
+"""The disk space of a study: weights and data in the cache, responses in the store, and the results."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
 MADE = ("answers", "verdicts", "judge_requests")  # what the sizes above are of
 ROW_BYTES = 2000  # of a data set; assumed
-SPARE = 1.05  # what a download needs beside the files themselves
+SPARE = 1.05  # the space of a download, relative to its files
 # What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
 # the tokens that it may have, and what it is made of.
 NEED = ["what", "folder", "key", "expected", "most", "detail"]
@@ -67,12 +67,12 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
 def disks(
     needs: pd.DataFrame, free: Callable[[str], int], device: Callable[[str], object] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the disks on which these lie, whether there is room (`enough`, `tight` if answers are long, or not), and
-    `todo`, what to do if there is not.
+    """Return the disks that hold these, whether there is room (`enough`, `tight` if answers are long, or not), and
+    `todo`, the remedy if there is not.
 
     Args:
-        free: tells the free bytes at a folder, which may not be there yet.
-        device: tells which disk a folder lies on.
+        free: returns the free bytes at a folder, which may not exist yet.
+        device: returns the disk that holds a folder.
     """
     found = []
     for _, own in needs.groupby(needs["folder"].map(device or device_of), sort=False):
@@ -86,17 +86,17 @@ def disks(
 
 
 def device_of(folder: str) -> int:
-    """Return the number of the disk on which a folder lies or would lie."""
+    """Return the number of the disk that holds, or would hold, a folder."""
     return nearest_folder(Path(folder)).stat().st_dev
 
 
 def read_free(folder: str) -> int:
-    """Return the free bytes of the disk on which a folder lies or would lie."""
+    """Return the free bytes of that disk."""
     return shutil.disk_usage(nearest_folder(Path(folder))).free
 
 
 def nearest_folder(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that is there."""
+    """Return a folder, or its nearest existing parent."""
     return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 
 
@@ -116,9 +116,9 @@ def _weights(plan: Plan) -> tuple[float, str]:
 
 
 def _activations(plan: Plan) -> tuple[float, str]:
-    """Return the bytes of the activations that directions need, as they lie in the store, and words for how many.
+    """Return the bytes of the activations that are captured, as stored, and their number in words.
 
-    How wide a model is says its config.json, which is here once its engine was identified.
+    A model's width comes from its config.json, which exists once its engine is identified.
     """
     study, size, rows, unknown = plan.study, 0.0, 0, set[str]()
     for (positions, model, split), work in plan.captured.items():

@@ -1,4 +1,4 @@
-"""What a study will cost, on which terms its models and data may be used, and what nobody has verified."""
+"""The cost of a study, the terms of its models and data, and what has not been verified."""
 
 import dataclasses
 import json

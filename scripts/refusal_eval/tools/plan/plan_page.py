@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.files import size_text
-from refusal_eval.program.page_lines import filled, grouped, many, table
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.page_lines import fill_lines, group_by, many, table
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.batches import Cell
 from refusal_eval.tools.plan import study_terms, workload, workload_files
 from refusal_eval.tools.plan.study_costs import COSTS, STAGES, Plan
@@ -30,17 +30,17 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         every: whether to list the batches.
     """
     study, model = plan.study, next(iter(plan.study.models))
-    pins = grouped(values["open_pins"], lambda pin: f"{WHAT_IS_OPEN[pin['key']]} of {pin['source']}")
+    pins = group_by(values["open_pins"], lambda pin: f"{WHAT_IS_OPEN[pin['key']]} of {pin['source']}")
     facts = {
         "study_file": study_file,
-        "dialogues": any(split.dialogue for split in study.splits.values()),
+        "turns": any(split.dialogue for split in study.splits.values()),
         "prompts": sum(plan.whole[Cell(model, split)].prompts for split in study.splits),
         "most_gpus": max((pace.devices for pace in plan.paces.values()), default=0),
         "pins": {what: {pin["name"]: pin for pin in own} for what, own in pins.items()},
         "store": Path(study.paths.store).is_dir(),
         "sums": plan.batches[list(COSTS)].sum(),
         "captures": plan.batches[plan.batches["stage"] == "activations"][list(COSTS)].sum(),
-        "shared": shared(plan),
+        "shared": duplicate_counts(plan),
         "least": least_time(plan),
         "licences": study_terms.licences(values["terms"]),
         "gates": study_terms.gates(values["terms"], values["hub_token"]),
@@ -51,22 +51,19 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         "batch_table": table("BATCHES", _batches(plan)) if every else [],
         "disk_table": table("DISK", _disk(pd.DataFrame(values["disk"]["needs"]))),
     }
-    return _rendered("plan_page", plan, {**values, **facts})
+    return _render("plan_page", plan, {**values, **facts})
 
 
 def assumptions(plan: Plan) -> str:
     """Return what the estimates rest on, a sentence a line."""
     study = plan.study
     written = any(judge.votes_asked().written for judge in study.engine_judges.values())
-    cascades = any(judge.second() for judge in study.judges.values())
-    return _rendered("assumptions", plan, {"written": written, "cascades": cascades})
+    of_judges = dict.fromkeys(filter(None, (judge.plan_assumes() for judge in study.judges.values())))
+    return _render("assumptions", plan, {"written": written, "of_judges": list(of_judges)})
 
 
-def shared(plan: Plan) -> dict[str, int]:
-    """Return by how many a stage, all of which was looked up, has fewer requests there and to execute than in all.
-
-    Those that the engine rejected were sent.
-    """
+def duplicate_counts(plan: Plan) -> dict[str, int]:
+    """Return the duplicates of each fully checked stage: its total minus stored, rejected and pending requests."""
     looked = plan.stages[plan.stages["cells"] == plan.stages["looked_into"]]
     fewer = looked["asked"] - looked[["stored", "rejected", "requests"]].sum(axis=1)
     return {STAGES[str(stage)]: int(count) for stage, count in fewer.items() if count > 0}
@@ -84,18 +81,18 @@ def least_time(plan: Plan) -> str:
     return f"{longest:.1f} h at least: the longest load of {costs['longest'].idxmax()}{part}"
 
 
-def _rendered(name: str, plan: Plan, values: Mapping[str, Any]) -> str:
+def _render(name: str, plan: Plan, values: Mapping[str, Any]) -> str:
     kinds, known = {pace.kind for pace in plan.paces.values()}, [work.known for work in plan.work.values()]
     constants = {**vars(workload), **vars(workload_files), "kinds": kinds, "known": known, "of": plan.study}
-    filters: dict[str, Callable[..., Any]] = {"filled": _filled, "many": many, "size": _size, "n": "{:,.0f}".format}
-    return rendered(Path(__file__).with_name(f"{name}.txt.j2"), {**constants, **values}, filters).rstrip("\n")
+    filters: dict[str, Callable[..., Any]] = {"filled": _fill, "many": many, "size": _size, "n": "{:,.0f}".format}
+    return render_template(Path(__file__).with_name(f"{name}.txt.j2"), {**constants, **values}, filters).rstrip("\n")
 
 
 def _work(plan: Plan) -> pd.DataFrame:
     stages = plan.stages[plan.stages["cells"] > 0]
     rejected = ["rejected"] if stages["rejected"].any() else []
     counts = ["cells", "asked", "stored", *rejected, "requests", "batches", "loads"]
-    found = _shown(stages, [*counts, "tokens_in", "tokens_out", "most_tokens_out"])
+    found = _cost_texts(stages, [*counts, "tokens_in", "tokens_out", "most_tokens_out"])
     found["in store"] = found["in store"].where(stages["looked_into"] > 0, "?")
     return found.rename(index=STAGES)
 
@@ -110,12 +107,12 @@ def _engines(plan: Plan) -> pd.DataFrame:
     if len(costs) > 1:
         costs.loc["all"], cells["all"] = costs.sum(), [""] * 4
     columns = ["devices", "weights", "start", "tokens/s"]
-    return pd.DataFrame.from_dict(cells, orient="index", columns=columns).join(_shown(costs, AMOUNTS))
+    return pd.DataFrame.from_dict(cells, orient="index", columns=columns).join(_cost_texts(costs, AMOUNTS))
 
 
 def _batches(plan: Plan) -> pd.DataFrame:
     costs = plan.batches.set_index("name").sort_values("device_hours", ascending=False, kind="stable")
-    return costs[["stage"]].join(_shown(costs, ["cells", "requests", *AMOUNTS]))
+    return costs[["stage"]].join(_cost_texts(costs, ["cells", "requests", *AMOUNTS]))
 
 
 def _disk(needs: pd.DataFrame) -> pd.DataFrame:
@@ -124,13 +121,13 @@ def _disk(needs: pd.DataFrame) -> pd.DataFrame:
     return shown.set_axis(["expected", "at most", "in", ""], axis=1).set_axis(needs["what"])
 
 
-def _shown(costs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def _cost_texts(costs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     text = {name: _hours if "hours" in name else _tokens if "tokens" in name else "{:,.0f}".format for name in columns}
     return pd.DataFrame({name: costs[name].map(text[name]) for name in columns}).rename(columns=TITLES)
 
 
-def _filled(text: str, indent: str = "  ") -> str:
-    return "".join(f"{line}\n" for line in filled(text.splitlines(), indent))
+def _fill(text: str, indent: str = "  ") -> str:
+    return "".join(f"{line}\n" for line in fill_lines(text.splitlines(), indent))
 
 
 def _tokens(count: float) -> str:

@@ -1,4 +1,4 @@
-"""What a study costs: its requests, tokens and device-hours by batch, by engine and in all."""
+"""The costs of a study: requests, tokens and device-hours by batch, by engine and in total."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ELSEWHERE, MISSING, CellWork, Pace, pace_of, work_seconds
-from refusal_eval.tools.plan.workload_files import Capture, current_files, states_captured, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import CaptureCell, current_files, states_captured, whole_work, work_left
 from refusal_eval.tools.status.status_jobs import batches
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
@@ -24,7 +24,7 @@ COSTS = {
     "requests": "sum",  # requests to execute
     "stored": "sum",  # responses that the store is known to have already
     "rejected": "sum",  # requests that the engine rejected for their own sake
-    "looked_into": "sum",  # cells whose requests were looked up in the store; of others nobody knows yet
+    "looked_into": "sum",  # cells whose requests were looked up in the store; the others are unknown yet
     "outdated": "sum",  # cells whose requests of an earlier run no longer hold
     "tokens_in": "sum",  # tokens of prompts that are read
     "tokens_out": "sum",  # tokens that are generated, as expected
@@ -45,7 +45,7 @@ class Plan:
     whole: dict[Cell, CellWork]  # the same with nothing in the store
     paces: dict[str, Pace]  # the estimated pace and size of every engine
     gpus: int  # GPUs that may be in use at one time
-    captured: dict[Capture, CellWork]  # what is read for activations, by positions, model and split
+    captured: dict[CaptureCell, CellWork]  # what is read for activations, by positions, model and split
 
     @cached_property
     def batches(self) -> pd.DataFrame:
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def engines(self) -> pd.DataFrame:
-        """What every engine takes."""
+        """Costs by engine."""
         return self.batches.groupby("engine").agg(COSTS).reindex(list(self.paces), fill_value=0)
 
     def _batch(self, stage: str, name: str, work: list[CellWork]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Plan:
             **self._loads(engine, work, self.study.settings.shards),
         }
 
-    def _capture(self, capture: Capture, work: CellWork) -> dict[str, Any]:
+    def _capture(self, capture: CaptureCell, work: CellWork) -> dict[str, Any]:
         """Return the same of a capture of activations: it loads the engine once, and sends it no requests."""
         engine = self.study.models[capture[1]].engine
         about = {"name": "/".join(capture), "stage": "activations", "engine": engine, "batches": 1}

@@ -1,4 +1,4 @@
-"""What a user should know of a study's entries before a run: licences, gates, open pins, what nobody verified."""
+"""What to know about a study's entries before a run: licences, gates, open pins, unverified facts."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from refusal_eval.config.change import changes_of
-from refusal_eval.program.page_lines import grouped
+from refusal_eval.program.page_lines import group_by
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.weights_stage import engine_weights
 
@@ -17,11 +17,11 @@ MANY = 6  # names that are still listed one by one
 
 
 def terms_of(study: Study) -> Iterator[dict[str, Any]]:
-    """Yield on which terms the models, judges with an engine, splits and gold of a study may be used, as plain values.
+    """Yield the terms of use of a study's models, judges with an engine, splits and gold, as plain values.
 
     `source` is a repository on the hub, an address, a package or a file; `licence` what its publisher states, and
-    `origin` the licence of what it was made from, where that is another one. `gated` is None where nobody knows whether
-    one must ask for access, `page` where to ask or to read the terms, and `here` whether it was fetched already.
+    `origin` the licence of its source, if different. `gated` says whether access must be requested (None: unknown),
+    `page` where to request it or read the terms, and `here` whether it was already fetched.
     """
     engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.engine_judges}
     for section, entries in engines.items():
@@ -51,7 +51,7 @@ def _terms(section: str, name: str, source: str, here: bool, licence: str | None
 
 
 def open_pins(study: Study) -> list[dict[str, str]]:
-    """Return the hashes that nobody has filled in yet: of which entry, under which key, of what."""
+    """Return the hashes still to be filled in: the entry, the key, and what is hashed."""
     return [
         {"section": section, "name": name, "key": source.open_pin, "source": source.shown}
         for section, name, _, source in study.sources()
@@ -60,26 +60,26 @@ def open_pins(study: Study) -> list[dict[str, str]]:
 
 
 def never_verified(study: Study) -> list[str]:
-    """Return the engines of vLLM that were never seen to work; what computes elsewhere is another party's."""
+    """Return the local engines that were never seen to work; hosted ones are somebody else's."""
     return [n for n, engine in study.engines.items() if engine.verified == "never" and engine.device_here() is not None]
 
 
 def unverified(study: Study) -> dict[str, list[str]]:
-    """Return what nobody verified when entries were written, each with the entries (`engine x`) that say so."""
+    """Return the facts that were not verified when entries were written, each with its entries (`engine x`)."""
     said = [
         (f"{word} {name}", what)
         for word in ("engine", "model", "split", "gold")
         for name, entry in study.config[f"{word}_entries"].items()
         for what in entry["unverified"]
     ]
-    return {what: [name for name, _ in own] for what, own in grouped(said, lambda one: one[1]).items()}
+    return {what: [name for name, _ in own] for what, own in group_by(said, lambda one: one[1]).items()}
 
 
 def unverified_texts(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield the same as texts, what the same entries say together; of many entries of a kind only how many."""
-    for names, own in grouped(said.items(), lambda item: tuple(item[1])).items():
+    for names, own in group_by(said.items(), lambda item: tuple(item[1])).items():
         kinds = []
-        for kind, entries in grouped((name.split(" ", 1) for name in names), lambda part: part[0]).items():
+        for kind, entries in group_by((name.split(" ", 1) for name in names), lambda part: part[0]).items():
             listed = ", ".join(entry for _, entry in entries)
             several = f"{kind}s {listed}" if len(entries) <= MANY else f"{len(entries)} {kind}s"
             kinds.append(several if len(entries) > 1 else f"{kind} {listed}")
@@ -88,7 +88,7 @@ def unverified_texts(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 def licences(terms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield each licence with the entries under it, by section and by the licence of what they were made from."""
-    for (section, licence, origin), own in grouped(terms, itemgetter("section", "licence", "origin")).items():
+    for (section, licence, origin), own in group_by(terms, itemgetter("section", "licence", "origin")).items():
         made = f"; what it was made from, {origin}" if origin else ""
         yield f"{section:<8} {licence}{made}: {', '.join(one['name'] for one in own)}"
 
@@ -96,7 +96,7 @@ def licences(terms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def gates(terms: Sequence[Mapping[str, Any]], token: bool) -> Iterator[str]:
     """Yield what is gated or may be, and what to do; `token`: whether a token of the hub is set."""
     closed = [one for one in terms if one["gated"] or (one["gated"] is None and not one["here"])]
-    for (source, page), own in grouped(closed, itemgetter("source", "page")).items():
+    for (source, page), own in group_by(closed, itemgetter("source", "page")).items():
         names = ", ".join(one["name"] for one in own)
         if own[0]["gated"] is None:
             yield f"Not known whether gated: {source} ({names})."

@@ -1,6 +1,6 @@
-"""What executing requests costs: how fast an engine is estimated to be, by its size and devices.
+"""The cost of executing requests: an engine's estimated speed, by its size and devices.
 
-An estimate promises no hour of arrival. What was measured is said beside the number, and so is what is merely assumed.
+An estimate does not promise a finish time. Each number is marked as measured or merely assumed.
 """
 
 import math
@@ -46,7 +46,7 @@ MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prom
 
 @dataclass(frozen=True)
 class CellWork:
-    """What is to be executed for one cell."""
+    """The work to execute for one cell."""
 
     requests: int  # how many requests
     prompts: int  # how many different prompts they have; samples that share a prompt share its reading
@@ -78,7 +78,7 @@ ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody'
 
 
 def answer_tokens(most: int, reasons: bool = False) -> float:
-    """Return the assumed mean tokens of an answer that may have at most `most`; `reasons`: after some reasoning."""
+    """Return the assumed mean tokens of an answer limited to `most`; `reasons` if it follows reasoning."""
     return min(float(most), REASONED_ANSWER if reasons else PLAIN_ANSWER)
 
 
@@ -118,7 +118,7 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
 
 
 def stored_bytes(requests: float, tokens: float) -> float:
-    """Return what so many responses with so many tokens in all take in the store."""
+    """Return the bytes that these responses take in the store."""
     return requests * STORED_BYTES + tokens * STORED_BYTES_PER_TOKEN
 
 

@@ -1,7 +1,7 @@
-"""How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
+"""The amount of work: the requests of every cell and the sizes of engines, as far as config and files show.
 
-Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
-are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
+Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and marked so. So are
+files of an earlier run that the next run makes again, by `snakemake --summary`.
 """
 
 import contextlib
@@ -32,19 +32,19 @@ from refusal_eval.workflow.data_stage import rows_file
 
 LOG = logging.getLogger(__name__)
 
-Capture = tuple[str, str, str]  # positions, model, split
+CaptureCell = tuple[str, str, str]  # positions, model, split
 
-# Assumed where nothing tells.
+# Assumed if unknown.
 ASSUMED_PROMPTS = 300  # of a split or gold
 ASSUMED_PROMPT_TOKENS = 60.0
 ASSUMED_TURNS = 3.0  # of a dialogue
 GOLD_ANSWER_TOKENS = 200.0
 CHARACTERS_PER_TOKEN = 4.0
-JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and answer; the rubric is read once
+JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt besides rubric, question and answer; the rubric is read once
 
 
 @dataclass(frozen=True)
-class Current:
+class StudyNow:
     """What holds of the files in a study's folder."""
 
     files: Collection[str] = ()  # files that the next run would leave as they are, if the study had the K below
@@ -57,15 +57,15 @@ class Texts:
 
     count: int  # how many
     tokens: float  # mean tokens of one
-    turns: float  # mean turns that the model is asked; 0 where a row is one question
+    turns: float  # mean turns of the model; 0 if a row is one question
     known: str  # COUNTED or ASSUMED
 
 
-def current_files(study: Study, study_file: Path, root: Path) -> Current:
+def current_files(study: Study, study_file: Path, root: Path) -> StudyNow:
     """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(study.paths.results)
     if not any((results / file_of(noun).folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
-        return Current()
+        return StudyNow()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
         first = min((results / file_of("requests").folder).rglob("*.jsonl"), default=results)
@@ -74,15 +74,15 @@ def current_files(study: Study, study_file: Path, root: Path) -> Current:
         made = summary(study_file, root, {"samples": samples})
     except UserError as error:
         LOG.warning("%s", error)
-        return Current()
-    return Current({file.path for file in made if file.current}, samples)
+        return StudyNow()
+    return StudyNow({file.path for file in made if file.current}, samples)
 
 
-def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWork]:
+def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
     judges = study.engine_judges
-    further = set(study.direction_cells)  # beyond the study's splits
+    further = set(study.captured_cells)  # beyond the study's splits
     splits = [*study.splits, *sorted({cell.split for cell in further})]
     texts = {split: _texts(study, "split", split, root, current) for split in splits}
     entries = study.settings.split_entries
@@ -113,12 +113,12 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
     return work
 
 
-def states_captured(study: Study, root: Path, current: Current) -> dict[Capture, CellWork]:
+def states_captured(study: Study, root: Path, current: StudyNow) -> dict[CaptureCell, CellWork]:
     """Return what is read for the activations that the study needs, a request for each of their states per layer.
 
     That is one for each prompt, or for each answer; those of an earlier run that hold count as stored.
     """
-    found: dict[Capture, CellWork] = {}
+    found: dict[CaptureCell, CellWork] = {}
     for (positions, model, split), _ in uses(study):
         texts, of_answers = _texts(study, "split", split, root, current), positions == "answer_mean"
         states = texts.count * (study.settings.samples if of_answers else 1)
@@ -133,7 +133,7 @@ def states_captured(study: Study, root: Path, current: Current) -> dict[Capture,
     return found
 
 
-def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) -> dict[Cell, CellWork]:
+def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -> dict[Cell, CellWork]:
     """Return the same without what the store has already, wherever request files are there that hold.
 
     Of files that cannot be used the log warns.
@@ -151,7 +151,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             try:
                 work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
-            except UserError as error:  # `status` and the next run tell it, too
+            except UserError as error:  # `status` and the next run report it, too
                 LOG.warning("%s; what the store has of %s is not counted", error, cell)
     return work
 
@@ -164,17 +164,17 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: floa
 
 
 def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: CellWork, samples: int | None) -> CellWork:
-    """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
+    """Return the work that the store lacks of a request file. A dialogue counts as missing if its first turn is.
 
     Args:
         path: the request file, as the last run left it.
         store_dir: folder of the store.
-        receipts: of its batch, which tell what the engine rejected.
+        receipts: of its batch, which list rejected requests.
         estimate: the cell's work with nothing in the store.
-        samples: the study's K, where the file may have been made for another.
+        samples: the study's K; the file may have another.
 
     Raises:
-        UserError: if it is not a request file, or a receipt is none.
+        UserError: if it is not a request file, or a receipt is not a receipt.
     """
     from refusal_eval.ask.store import StoreReader, rejections
 
@@ -204,13 +204,13 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
 
 
 def _own_tokens(request: Request) -> float:
-    """Return the tokens of a prompt beside those that all of its file share; of messages they are estimated."""
+    """Return the tokens of a prompt without those that its whole file shares; estimated for messages."""
     if request.messages is None:
         return len(request.own_ids)
     return sum(len(message["content"]) for message in request.messages) / CHARACTERS_PER_TOKEN
 
 
-def _texts(study: Study, noun: str, name: str, root: Path, current: Current) -> Texts:
+def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) -> Texts:
     """Return what there is to ask: by the file of an earlier run if it holds, else by the entry or its rows."""
     made = Path(study.paths.of("prompts" if noun == "split" else "gold", **{noun: name}))
     if made.is_file() and str(made) in current.files:
@@ -244,11 +244,11 @@ def _rows(entry: Mapping[str, Any], file: str) -> tuple[int, str]:
     if entry.get("expected_kept"):
         return int(entry["expected_kept"]), COUNTED
     if entry["expected_rows"]:
-        # How many rows `where` leaves nobody knows yet: at most all.
+        # The rows that `where` leaves are unknown yet: at most all.
         return int(entry["expected_rows"]), ASSUMED if entry.get("where") else COUNTED
     try:
         source = entry["source"]
         rows = read_rows(file, source.get("skip_lines", 0), encoding=source.get("encoding"))
         return len(kept_rows(rows, entry.get("where"), None, file)[0]), COUNTED
-    except UserError:  # not fetched yet; what is wrong with it, the rule that reads it will tell
+    except UserError:  # not fetched yet, or wrong, which the rule that reads it reports
         return ASSUMED_PROMPTS, ASSUMED

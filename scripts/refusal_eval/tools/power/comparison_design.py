@@ -1,4 +1,4 @@
-"""What a comparison of two models can find: power, and the smallest difference that it detects, before it is run.
+"""The power of a planned comparison of two models, and the smallest difference it detects.
 
 The model. A prompt has a probability of being refused by each model, and its K samples are independent given that.
 Over prompts the probabilities of one model vary so that two samples of one prompt correlate by `prompt_correlation`
@@ -41,7 +41,7 @@ class Design:
 
     @property
     def effective_clusters(self) -> float:
-        """Return how many clusters of one size vary as much as these."""
+        """The number of equal-sized clusters with the same variance."""
         return self.clusters * self.evenness
 
 
@@ -66,7 +66,7 @@ def power(design: Design, difference: float, alpha: float) -> float:
     """Return the probability that the test finds a true difference at the level `alpha`, by normal approximation.
 
     Raises:
-        UserError: if the second rate would not lie between 0 and 1, or there are less than two clusters.
+        UserError: if the second rate would not lie between 0 and 1, or there are fewer than two clusters.
     """
     if not 0 <= design.rate + difference <= 1:
         raise UserError(f"{design.rate:g} and a difference of {difference:+g} make no rate between 0 and 1")

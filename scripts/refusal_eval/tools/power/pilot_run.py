@@ -1,4 +1,4 @@
-"""What a pilot run tells about the design of a comparison: rates and correlations, by the method of moments."""
+"""Rates and correlations from a pilot run, for the design of a comparison, by the method of moments."""
 
 import math
 from collections.abc import Sequence
@@ -60,14 +60,14 @@ def read_pilot(
 
 
 def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Numbers:
-    """Return what at least two prompts say that both models answered.
+    """Return the numbers of a pilot run; needs two prompts that both models answered.
 
     With x refusals of k samples, x (x - 1) / (k (k - 1)) is unbiased for p^2 of a prompt, and the product of two
     prompts' rates for the square of the mean; so their difference is, for the variance of p between prompts. The
-    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range.
-    One correlation within prompts stands for both models: with it and that of the models, the design has the sum of
-    their variances and their covariance, also where one of them is steadier. That within clusters is None where
-    (nearly) all of them hold one prompt.
+    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range. One
+    correlation within prompts stands for both models: with it and that of the models, the design has the sum of their
+    variances and their covariance, also where one of them is steadier. The one within clusters is None if (nearly) all
+    clusters hold one prompt.
 
     Args:
         rates: prompts x 2.

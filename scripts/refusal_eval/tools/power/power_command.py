@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import MINUS
 from refusal_eval.tools.compare.two_studies import finished_study
 from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
@@ -131,4 +131,4 @@ def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float,
     }
     if difference is not None:
         values |= {"power": power(design, difference, alpha), "error": standard_error(design, difference)}
-    return rendered(Path(__file__).with_name("power.txt.j2"), values).rstrip("\n")
+    return render_template(Path(__file__).with_name("power.txt.j2"), values).rstrip("\n")

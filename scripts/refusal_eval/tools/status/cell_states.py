@@ -15,13 +15,14 @@ from pathlib import Path
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.config.change import changes_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status import status_jobs as jobs
-from refusal_eval.tools.status.status_jobs import Current, Job, Load, Trouble
+from refusal_eval.tools.status.status_jobs import CurrentFiles, Job, Load, Trouble
 
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
@@ -69,7 +70,6 @@ class CellStatus:
 
     @property
     def cell(self) -> Cell:
-        """The cell."""
         return Cell(self.model, self.split, self.judge)
 
 
@@ -79,11 +79,11 @@ class Cells:
     Args:
         failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
-        current: tells which files Snakemake would leave as they are.
+        current: returns the files that Snakemake would not make again.
     """
 
     def __init__(
-        self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]], current: Current
+        self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]], current: CurrentFiles
     ) -> None:
         self._study, self._failures, self._current = study, failures, current
         self._loads = {cell: loads[batch] for batch, cells in jobs.batches(study).items() for cell in cells}
@@ -114,7 +114,7 @@ class Cells:
         elif rendered is None:
             return self._waits(status, "requests", "not rendered")
         elif made is None or self._older("answers", cell, made, rendered):
-            return self._counted(status)
+            return self._count(status)
         self._with_states(status)
         status.state, status.note = jobs.DONE, "done"
         return status
@@ -138,7 +138,7 @@ class Cells:
         made = self._time("verdicts", cell)
         if made is None or self._older("verdicts", cell, made, before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
-            return self._counted(status) if asks else self._waits(status, "verdicts", note)
+            return self._count(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
         rule, noun, what = "score", "scores", "scores"
         if status.model == GOLD:
@@ -149,7 +149,7 @@ class Cells:
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
 
-    def _counted(self, status: CellStatus) -> CellStatus:
+    def _count(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
         path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
         status.rendered = True
@@ -158,7 +158,7 @@ class Cells:
             data = Path(path).read_bytes()
         except (OSError, UserError) as error:
             job = "judge_requests" if status.judge else "requests", str(status.cell)
-            self._failures[job] = jobs.damaged(job, path, error)
+            self._failures[job] = jobs.damage_of(job, path, error)
             status.state, status.note, status.trouble = jobs.FAILED, "request file cannot be used", job
             return status
         keys = [key.decode("ascii") for key in SAMPLE_KEY.findall(data, data.find(b"\n"))]
@@ -170,7 +170,7 @@ class Cells:
         status.rejected = sum(any(key in load.rejections for load in loads) for key in without)
         status.missing = len(without) - status.rejected
         load = min(loads, key=lambda one: list(OF_LOAD).index(one.state))
-        # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
+        # First turns of dialogues are counted: only a receipt shows that the others are there too.
         complete = status.missing == 0 and (status.unit == REQUESTS or load.state == jobs.DONE)
         if complete and load.state == jobs.DONE:
             return self._waits(status, status.step, f"{status.step} not collected")
@@ -184,16 +184,17 @@ class Cells:
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
         """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these.
 
-        It also waits for captures of a steered model's directions that run or stopped.
+        It also waits for captures that run or stopped, where a change of its model is made from activations.
         """
         model = self._study.models.get(status.model)
         asked = self._study.engine_judges.get(status.judge) if status.judge else model
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
-        directions = model.intervention.directions if model and model.intervention else ()
-        names |= set(directions)
-        captures = set[Job]().union(*(jobs.capture_jobs(self._study, name) for name in directions))
+        changes = changes_of(model) if model else ()
+        made = [thing for change in changes for thing in change.made_from(getattr(model, change.name))]
+        names |= {name for _, name in made}
+        captures = set[Job]().union(*(jobs.capture_jobs(self._study, *thing) for thing in made))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
         before = jobs.ORDER[: jobs.ORDER.index(rule) + 1]
         own = [job for job in self._failures if job in captures or names.issuperset(job[1].split("/"))]
@@ -240,7 +241,7 @@ class Cells:
         return self._study.paths.of(noun, **names)
 
     def _older(self, noun: str, cell: Cell, made: float, before: float) -> bool:
-        return jobs.outdated(self._file(noun, cell), made, before, self._current)
+        return jobs.is_outdated(self._file(noun, cell), made, before, self._current)
 
     def _time(self, noun: str, cell: Cell) -> float | None:
-        return jobs.modified(self._file(noun, cell))
+        return jobs.modified_at(self._file(noun, cell))

@@ -22,7 +22,7 @@ CAPTURE = "activations"  # loads an engine, too, and writes no receipt
 # A job whose log was silent for so long is not running: servers log every ten seconds.
 SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose time is over: nothing went wrong
-Current = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
+CurrentFiles = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 # How jobs are called, by the folder of their logs: in the order in which they wait for each other.
 ORDER = list(dict.fromkeys(file.logs.split("/")[0] for file in file_table().values()))
@@ -42,7 +42,6 @@ class Trouble:
 
     @property
     def job(self) -> Job:
-        """The job that it is about."""
         return self.rule, self.name
 
 
@@ -51,7 +50,7 @@ class Load:
     """One engine load: a shard of a batch."""
 
     state: str  # done, not started, starting, running, stopped (without an error, or at the time limit) or failed
-    trouble: Trouble | None = None  # what there is to tell of it
+    trouble: Trouble | None = None  # its trouble, if any
     lasting: bool = False  # whether that is to be reported even when no cell waits for it: what its receipt says
     rejections: frozenset[str] = frozenset()  # the keys of rejected requests
 
@@ -70,7 +69,7 @@ def failures(study: Study) -> dict[Job, Trouble]:
         rule, *name = parts = log.relative_to(study.paths.logs).with_suffix("").parts
         if rule in (*LOADS, CAPTURE):
             continue
-        if modified(made[parts]) is not None if parts in made else is_job_of_study(parts):
+        if modified_at(made[parts]) is not None if parts in made else is_job_of_study(parts):
             continue
         if trouble_read := error_and_cause(tail(log)):
             job = rule, "/".join(name)
@@ -91,7 +90,7 @@ def requests_file(paths: Paths, cell: Cell) -> str:
     return paths.of("requests", model=cell.model, split=cell.split)
 
 
-def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[Load]]:
+def engine_loads(study: Study, now: float, current: CurrentFiles) -> dict[Job, list[Load]]:
     """Return the engine loads of each batch, a load for each shard; `now` in seconds since 1970."""
     return {
         (stage, batch): [
@@ -103,48 +102,48 @@ def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[L
 
 
 def _load(
-    study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float, current: Current
+    study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float, current: CurrentFiles
 ) -> Load:
-    done = modified(receipt)
+    done = modified_at(receipt)
     if done is not None:
-        newest = max((modified(requests_file(study.paths, cell)) or 0 for cell in cells), default=0)
-        if outdated(receipt, done, newest, current):
+        newest = max((modified_at(requests_file(study.paths, cell)) or 0 for cell in cells), default=0)
+        if is_outdated(receipt, done, newest, current):
             return Load(NOT_STARTED)  # a job that starts takes the receipt away
-        return _done(stage, name, receipt)
+        return _finished_load(stage, name, receipt)
     trouble = _unfinished(study, stage, name, ".server.log", now)
     return Load(NOT_STARTED) if trouble is None else Load(trouble.state, trouble)
 
 
-def capture_jobs(study: Study, direction: str) -> set[Job]:
-    """Return the captures that a direction is made from."""
-    entry = study.directions[direction]
-    return {(CAPTURE, f"{entry.positions}/{entry.model}/{side.split}") for side in entry.sides.values()}
+def capture_jobs(study: Study, use: str, name: str) -> set[Job]:
+    """Return the captures that one thing is made from: its use of activations, and its name."""
+    own = [capture for capture in study.captures if (capture.use, capture.name) == (use, name)]
+    return {(CAPTURE, f"{one.positions}/{one.model}/{side.split}") for one in own for side in one.sides.values()}
 
 
 def captures(study: Study, now: float) -> dict[Job, Trouble]:
     """Return the captures of activations that failed, run or stopped: those with a log and without their file."""
     files = {"/".join(parts): path for (rule, *parts), path in job_files(study).items() if rule == CAPTURE}
-    left = [name for name, path in files.items() if modified(path) is None]
+    left = [name for name, path in files.items() if modified_at(path) is None]
     found = (_unfinished(study, CAPTURE, name, ".capture.log", now) for name in left)
     return {trouble.job: trouble for trouble in found if trouble is not None}
 
 
 def _unfinished(study: Study, stage: str, name: str, server: str, now: float) -> Trouble | None:
-    """Return what there is to tell of a job with an engine that has not made its file; None if it never started.
+    """Return the trouble of an engine job that has not made its file; None if it never started.
 
     Args:
         server: how the engine's own log ends, in place of `.log`.
     """
     log = Path(study.paths.logs, stage, f"{name}.log")
     server_log = log.with_suffix(server)
-    written = modified(log)
+    written = modified_at(log)
     if written is None:
         return None
     text, cause = tail(log), None
     if trouble_read := error_and_cause(text, tail(server_log)):
         message, cause = trouble_read
         state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
-    elif now - max(written, modified(server_log) or 0) > SILENCE:
+    elif now - max(written, modified_at(server_log) or 0) > SILENCE:
         state, lacks = STOPPED, "its file" if stage == CAPTURE else "a receipt"
         message = f"ended without an error and without {lacks} (killed?); the last it said: {progress(text)}"
     else:
@@ -153,13 +152,13 @@ def _unfinished(study: Study, stage: str, name: str, server: str, now: float) ->
     return Trouble(stage, name, state, clean(message), cause, shown_path(log), shown_server_log)
 
 
-def _done(stage: str, name: str, receipt: str) -> Load:
+def _finished_load(stage: str, name: str, receipt: str) -> Load:
     """Return a load that has a receipt."""
     try:
         rejected = read_receipt(receipt)["rejected"]
         reasons = {str(row["key"]): clean(f"HTTP {row.get('status')}: {row.get('message')}") for row in rejected}
     except (OSError, UserError) as error:
-        return Load(FAILED, damaged((stage, name), receipt, error), lasting=True)
+        return Load(FAILED, damage_of((stage, name), receipt, error), lasting=True)
     if not reasons:
         return Load(DONE)
     message = f"the engine rejected {len(reasons)} request{'s' if len(reasons) > 1 else ''}"
@@ -167,12 +166,12 @@ def _done(stage: str, name: str, receipt: str) -> Load:
     return Load(DONE, trouble, lasting=True, rejections=frozenset(reasons))
 
 
-def damaged(job: Job, path: str, message: object) -> Trouble:
-    """Return the trouble with a file that cannot be used; the file itself stands for the log."""
+def damage_of(job: Job, path: str, message: object) -> Trouble:
+    """Return the trouble with an unusable file, which takes the place of the log."""
     return Trouble(*job, FAILED, clean(str(message)), None, shown_path(path))
 
 
-def outdated(path: str, made: float, before: float, current: Current) -> bool:
+def is_outdated(path: str, made: float, before: float, current: CurrentFiles) -> bool:
     """Tell whether a file is older than what it is made from, and Snakemake would make it again.
 
     Files that were copied or restored have times in any order, and Snakemake knows many of them by their content.
@@ -180,7 +179,7 @@ def outdated(path: str, made: float, before: float, current: Current) -> bool:
     return made < before and path not in current()
 
 
-def modified(path: str | Path) -> float | None:
+def modified_at(path: str | Path) -> float | None:
     """Return when a file was last written (seconds since 1970); None if it is not there."""
     try:
         return Path(path).stat().st_mtime

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
-from refusal_eval.program.page_lines import WIDTH, filled, grouped, many, table
+from refusal_eval.program.page_lines import WIDTH, fill_lines, group_by, many, table
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
@@ -28,19 +29,21 @@ VERDICT = {
 
 def status_table(status: StudyStatus, every: bool = False) -> str:
     """Return a study's status as lines of text."""
-    alike = grouped(
+    alike = group_by(
         status.troubles, lambda one: (one.state != FAILED, one.state == REJECTED, one.rule, one.message, one.cause)
     )
     groups = [alike[key] for key in sorted(alike, key=lambda key: key[:2])]  # failures first
     numbers = {trouble.job: number for number, group in enumerate(groups, 1) for trouble in group}
     lines = [f"Study {status.study}, results in {status.results}"]
-    for judge, cells in grouped(status.cells, lambda cell: cell.judge).items():
+    for judge, cells in group_by(status.cells, lambda cell: cell.judge).items():
         lines += ["", *_section(f"Verdicts of {judge}" if judge else "Answers", cells, numbers, every)]
-    if status.directions:
-        marks = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
-        open_ones = [name + marks.get(name, "") for name, fitted in status.directions.items() if not fitted]
-        done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
-        lines += ["", *filled([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
+    for use, made in status.made.items():
+        if made:
+            marks = {name: f" [{numbers[job]}]" for name, job in status.stuck[use].items()}
+            open_ones = [name + marks.get(name, "") for name, there in made.items() if not there]
+            word = ACTIVATION_USES.get(use).done
+            done = f"{use.capitalize()}: {len(made) - len(open_ones)} of {len(made)} {word}"
+            lines += ["", *fill_lines([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
         there = (
             report.unknown
@@ -51,8 +54,8 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             again = (
                 f"{many(report.remade, 'file')} of prompts, requests, answers, verdicts or scores would be made again"
             )
-            lines += filled([f"{again} by the next run (`snakemake -n` says why)"], "")
-        lines += filled([about_left_over(status.results, report.left)] if report.left else [], "")
+            lines += fill_lines([f"{again} by the next run (`snakemake -n` says why)"], "")
+        lines += fill_lines([about_left_over(status.results, report.left)] if report.left else [], "")
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]
         shown = groups if every else groups[:SHOWN_TROUBLES]
@@ -61,11 +64,11 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
         if len(groups) > len(shown):
             lines.append(f"  ... and {len(groups) - len(shown)} more (--all shows them)")
     lines += _answered_since(status)
-    return "\n".join([*lines, "", *filled(_totals(status.cells), ""), VERDICT[status.state]])
+    return "\n".join([*lines, "", *fill_lines(_totals(status.cells), ""), VERDICT[status.state]])
 
 
 def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int], every: bool) -> Iterator[str]:
-    """Yield a line for each model, and below it lines for its cells: all, or those with something to tell."""
+    """Yield a line for each model, followed by lines for its cells: all, or those with something to report."""
     rows_ = [
         (cell.model, cell.split, _note(cell, numbers), cell.requests, cell.stored, cell.missing)
         for cell in cells
@@ -81,7 +84,7 @@ def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int]
     rows[""] = rows["note"].str.ljust(int(rows["note"].str.len().max()) if len(rows) else 0)
     head, *lines = table(title, rows[[*COUNTS, ""]].dropna(axis="columns", how="all"), "    ")
     yield head
-    for model, of_model in grouped(cells, lambda cell: cell.model).items():
+    for model, of_model in group_by(cells, lambda cell: cell.model).items():
         done = [cell for cell in of_model if cell.state == DONE]
         waiting = sum(cell.note == WAITS_FOR_ANSWERS for cell in of_model)
         states = _states(sum((Counter(cell.states) for cell in done), Counter()))
@@ -108,7 +111,7 @@ def _totals(every: Sequence[CellStatus]) -> Iterator[str]:
     """Yield a line of totals for answers and one for all verdicts."""
     columns = {"requests": "asked", "stored": "with a response", "missing": "missing", "rejected": "rejected"}
     columns["too_long"] = "too long"
-    for step, cells in grouped(every, lambda cell: cell.step).items():
+    for step, cells in group_by(every, lambda cell: cell.step).items():
         states = Counter(cell.state for cell in cells)
         parts = [f"{states[DONE]:,} of {many(len(cells), 'cell')} done"]
         parts += [f"{states[name]:,} {name}" for name in (FAILED, RUNNING, WAITING) if states[name]]
@@ -123,7 +126,7 @@ def _answered_since(status: StudyStatus) -> Iterator[str]:
     if cells:
         count = many(sum(cell.answered_since for cell in cells), "answer")
         what = f"{count} in state failed, once rejected, got a response later. To take them, delete and run again:"
-        yield from ("", *filled([what], ""))
+        yield from ("", *fill_lines([what], ""))
     for cell in cells:
         yield f"  {status.results}/answers/{cell.cell}.jsonl"
 
@@ -133,8 +136,8 @@ def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
     others = f" and {len(group) - 1} more" if len(group) > 1 else ""
     text = f"{first.rule} {first.name}".strip() + f"{others} {first.state}: {first.message}"
     indent = " " * len(head)
-    yield from filled([text], head, indent)
-    yield from filled([f"cause: {first.cause}"] if first.cause else [], indent, indent)
+    yield from fill_lines([text], head, indent)
+    yield from fill_lines([f"cause: {first.cause}"] if first.cause else [], indent, indent)
     yield f"{indent}{'receipt' if first.state == REJECTED else 'log'}: {first.log}"
     if first.server_log:
         yield f"{indent}server log: {first.server_log}"

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
-from refusal_eval.program.snakemake_summary import Made, summary
-from refusal_eval.study.files import made_files
+from refusal_eval.program.snakemake_summary import MadeFiles, summary
+from refusal_eval.study.files import file_of, made_files
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import (
     DONE,
     FAILED,
-    Current,
+    CurrentFiles,
     Job,
     Trouble,
     batches,
@@ -31,7 +32,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True)
 class ReportStatus:
-    """Tables, figures and manifest: how many files there are to be, how many are missing or outdated, what is left."""
+    """Tables, figures and manifest: the expected number, the missing or outdated ones, and leftovers."""
 
     files: int
     missing: int
@@ -49,8 +50,10 @@ class StudyStatus:
     results: str
     state: str  # done; failed: a job or an engine load failed; or incomplete
     cells: Sequence[CellStatus]  # the cells, answers first
-    directions: Mapping[str, bool]  # whether each is fitted, by name
-    open_directions: Mapping[str, Job]  # of those that are not, the job that failed, runs or stopped, if one did
+    # Of each use of activations that steps wait for: whether each thing is made, by name, and the job that failed, runs
+    # or stopped, of those that are not.
+    made: Mapping[str, Mapping[str, bool]]
+    stuck: Mapping[str, Mapping[str, Job]]
     troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
     report: ReportStatus | None  # the report; None until all cells are done, or when only some were asked for
 
@@ -59,7 +62,9 @@ class StudyStatus:
         value = asdict(self)
         for cell in value["cells"]:
             cell["trouble"] = " ".join(cell["trouble"]).strip() if cell["trouble"] else None
-        value["open_directions"] = {name: " ".join(job) for name, job in self.open_directions.items()}
+        value |= value.pop("made")
+        for use, jobs in value.pop("stuck").items():
+            value[f"open_{use}"] = {name: " ".join(job) for name, job in jobs.items()}
         return value
 
 
@@ -68,16 +73,16 @@ def study_status(
     now: float,
     only: Collection[str] = (),
     report_of: Callable[[], ReportStatus] | None = None,
-    current_of: Current = tuple,
+    current_of: CurrentFiles = tuple,
 ) -> StudyStatus:
-    """Return how far a study is. Nothing is written.
+    """Return the progress of a study. Nothing is written.
 
     Args:
         now: the present time (seconds since 1970).
-        only: the cells (`model/split`) to look at, with what concerns them; all if none is named.
-        report_of: tells how far the report is; asked only once all cells are done.
-        current_of: tells which files Snakemake would leave as they are; asked at most once, and only where a file is
-            older than what it is made from.
+        only: the cells (`model/split`) to report; all if empty.
+        report_of: returns the progress of the report; called only once all cells are done.
+        current_of: returns the files that Snakemake would not make again; called at most once, and only if a file is
+            older than its inputs.
 
     Raises:
         OSError: if the store cannot be read.
@@ -100,21 +105,36 @@ def study_status(
     state = INCOMPLETE if behind_report or not finished else DONE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
-    fitted = {name: Path(study.paths.of("directions", direction=name)).is_file() for name in study.directions}
-    made_by = {name: [*sorted(capture_jobs(study, name)), ("direction", name)] for name in fitted if not fitted[name]}
-    stuck = {name: job for name, made in made_by.items() for job in made if job in troubles}  # the last one counts
+    made, stuck = dict[str, dict[str, bool]](), dict[str, dict[str, Job]]()
+    for use in (use.name for use in activation_uses() if use.done):
+        made[use], stuck[use] = made_things(study, use), {}
+        for name in (name for name, done in made[use].items() if not done):
+            jobs = [*sorted(capture_jobs(study, use, name)), (file_of(use).logs, name)]
+            if in_trouble := [job for job in jobs if job in troubles]:
+                stuck[use][name] = in_trouble[-1]
     results, every = shown_path(study.paths.results), list(troubles.values())
-    return StudyStatus(study.name, results, state, cells, fitted, stuck, every, report)
+    return StudyStatus(study.name, results, state, cells, made, stuck, every, report)
+
+
+def made_things(study: Study, use: str) -> dict[str, bool]:
+    """Return whether each thing that a use of activations makes is there, by its name."""
+    file = file_of(use)
+    paths = {names: study.paths.of(use, **dict(zip(file.wildcards, names, strict=True))) for names in file.names(study)}
+    return {"/".join(names): Path(path).is_file() for names, path in paths.items()}
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
-    """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated."""
+    """Return how many files made from verdicts are expected, and how many are missing or outdated."""
     study = Study(config)
     try:
         planned = summary(study_file, root)
     except UserError as error:
         return ReportStatus(0, 0, 0, str(error))
-    rows, report, of_cells = {Path(path): row for path, row in made_files(study).items()}, list[Made](), list[Made]()
+    rows, report, of_cells = (
+        {Path(path): row for path, row in made_files(study).items()},
+        list[MadeFiles](),
+        list[MadeFiles](),
+    )
     for file in planned:
         if Path(file.path).is_relative_to(study.paths.results):
             row = rows.get(Path(file.path))

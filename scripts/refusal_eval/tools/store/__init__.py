@@ -1,1 +1,1 @@
-"""What lies in the store, and which of it no study asks for."""
+"""The store's content, and the part that no study uses."""

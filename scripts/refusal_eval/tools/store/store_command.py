@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from refusal_eval.activations import activation_store, direction_files
 from refusal_eval.core.errors import UserError
-from refusal_eval.program.page_lines import filled, table
+from refusal_eval.program.page_lines import fill_lines, table
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.tools.store import store_studies
-from refusal_eval.tools.store.store_studies import Asks, StudyFile
+from refusal_eval.tools.store.store_studies import Asks, StoreStudy
 from refusal_eval.tools.store.store_usage import Usage, by_engine, prune_file, store_indexes, store_usage
 
 COUNTS = ["responses", "distinct", "duplicates", "bytes", "files"]
@@ -49,7 +48,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     """
     studies = [store_studies.read_study(file, ROOT) for file in named or store_studies.study_files(ROOT / "config")]
     store = folder or common_store(studies)
-    waiting: list[StudyFile] = []
+    waiting: list[StoreStudy] = []
     if not named:
         # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
         beside = [one.file for one in store_studies.recorded_studies(studies, store) if os.path.isfile(one.file)]
@@ -89,12 +88,12 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     if gaps := gaps or out_of_date(asks):
         raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
-    if yes and changed_meanwhile(studies, waiting, store, asks):
+    if yes and has_changed(studies, waiting, store, asks):
         raise UserError("a study changed or began to run meanwhile, and nothing is removed; run this command again")
     return prune_store([file for file in usage if file["unasked"] and file["engine"] not in unknown], asked, yes)
 
 
-def asks_of(studies: Sequence[StudyFile], store: str) -> dict[str, Asks]:
+def asks_of(studies: Sequence[StoreStudy], store: str) -> dict[str, Asks]:
     """Return what each of these studies asks for that is valid and has this store, by its file."""
     return {
         study.path: store_studies.read_asks(study.config)
@@ -103,16 +102,16 @@ def asks_of(studies: Sequence[StudyFile], store: str) -> dict[str, Asks]:
     }
 
 
-def changed_meanwhile(
-    studies: Sequence[StudyFile], waiting: Sequence[StudyFile], store: str, asks: Mapping[str, Asks]
+def has_changed(
+    studies: Sequence[StoreStudy], waiting: Sequence[StoreStudy], store: str, asks: Mapping[str, Asks]
 ) -> bool:
-    """Tell whether studies have changed since they were read, or others have come: all that was known is asked for."""
+    """Tell whether studies were changed or added since they were read, by asking again for everything known."""
     seen = [*studies, *waiting]
     again = [store_studies.read_study(study.path, ROOT) for study in seen]
     return again != seen or asks_of(studies, store) != asks or any(unseen_studies(seen, store))
 
 
-def common_store(studies: Sequence[StudyFile]) -> str:
+def common_store(studies: Sequence[StoreStudy]) -> str:
     """Return the store of the studies.
 
     Raises:
@@ -127,7 +126,7 @@ def common_store(studies: Sequence[StudyFile]) -> str:
     raise UserError(f"no valid study file says where the store is; name it with --store{mistakes}")
 
 
-def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
+def unseen_studies(studies: Sequence[StoreStudy], store: str) -> Iterator[str]:
     """Yield a sentence about each study that has results here and is not among those looked at."""
     known = {os.path.realpath(study.path) for study in studies}
     for folder, file, note in store_studies.recorded_studies(studies, store):
@@ -167,14 +166,14 @@ def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> 
         print(row)
         if engine_id in engines.index:
             say(names.get(engine_id, "of no study that was looked at"), "  ")
-    for name in (activation_store.FOLDER, direction_files.FOLDER):
-        sizes = [path.lstat().st_size for path in Path(store, name).rglob("*.safetensors")]
+    for folder in sorted(Path(store).glob("*")):
+        sizes = [path.lstat().st_size for path in folder.rglob("*.safetensors")]
         if sizes:
-            say(f"{name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
+            say(f"{folder.name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
 
 
 def study_lines(
-    studies: Sequence[StudyFile], asks: Mapping[str, Asks], waiting: Sequence[StudyFile]
+    studies: Sequence[StoreStudy], asks: Mapping[str, Asks], waiting: Sequence[StoreStudy]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is said of each study, and which of its requests are not known and what to do; empty if all are."""
     for study in [*studies, *waiting]:
@@ -233,7 +232,6 @@ def prune_store(usage: Sequence[Usage], asked: Mapping[str, set[str]], yes: bool
 
 
 def snakemake(study_file: str) -> str:
-    """Return the command that runs a study."""
     return f"snakemake --cores all --configfile {study_file}"
 
 
@@ -241,4 +239,4 @@ def say(text: str, indent: str = "") -> None:
     """Print text in lines that are not too long, where its words allow that."""
     for line in text.splitlines():
         start = indent + line[: len(line) - len(line.lstrip())]
-        print("\n".join(filled([line.strip()], start)))
+        print("\n".join(fill_lines([line.strip()], start)))

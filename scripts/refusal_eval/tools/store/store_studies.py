@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import know_kinds_of, load_study
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.study_record import RECORD, recorded_file
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.snakemake_records import RECORD
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_folder import recorded_file, study_notes
+from refusal_eval.study.study_folder import study_notes
 from refusal_eval.tools.status.status_jobs import requests_file
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
 
 @dataclass(frozen=True)
-class StudyFile:
+class StoreStudy:
     """A study file, and its validated config, or what is wrong with it; and whether it has results here."""
 
     path: str
@@ -34,47 +34,47 @@ class StudyFile:
 
     @property
     def store(self) -> str:
-        """Folder of the store; empty when the study is not valid."""
+        """Its store folder; empty if the study is not valid."""
         return str(self.config["store_dir"]) if self.config is not None else ""
 
 
 @dataclass
 class Asks:
-    """What a study asks for, as far as its request files are there."""
+    """The requests of a study, as far as its request files exist."""
 
     cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
     rendered: int = 0  # number of those whose request file is there
     keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the keys by engine id
-    # the engines that are asked turn by turn, where the keys of later turns cannot be known
+    # engines of dialogues whose later turns have unknown keys
     unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
 
 
 def study_files(folder: Path) -> list[str]:
-    """Return the YAML files of a folder that are study files, in alphabetical order."""
+    """Return the study files in a folder, sorted."""
     return [path for path in map(str, sorted(folder.glob("*.y*ml"))) if "study" in Source(path).data]
 
 
-def read_study(path: str, root: Path) -> StudyFile:
+def read_study(path: str, root: Path) -> StoreStudy:
     """Return a study file with its validated config; `root` is the repository's folder."""
     shown, raw = os.path.relpath(path), Source(path).data
     results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
     has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
     try:
-        return StudyFile(shown, load_study(raw, path, str(root)), has_run=has_run)
+        return StoreStudy(shown, load_study(raw, path, str(root)), has_run=has_run)
     except (ConfigError, UserError) as error:
-        return StudyFile(shown, None, str(error), has_run)
+        return StoreStudy(shown, None, str(error), has_run)
 
 
-class Recorded(NamedTuple):
+class RecordedResults(NamedTuple):
     """Results that were made with a store, of a study that was not looked at."""
 
     folder: str  # the results
-    file: str  # the study file; empty where no record tells it
-    note: str = ""  # the store's note of results that lie elsewhere; empty for those beside the studies looked at
+    file: str  # the study file; empty if no record names it
+    note: str = ""  # the store's note of results that lie elsewhere; empty for those next to the studies read
 
 
-def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]:
+def recorded_studies(studies: Iterable[StoreStudy], store: str) -> list[RecordedResults]:
     """Return the results made with this store that are of none of these studies.
 
     They lie beside the results of these studies, or where the store notes it.
@@ -87,11 +87,11 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]
     return beside + _recorded_elsewhere(studies, store, folders)
 
 
-def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collection[str]) -> list[Recorded]:
-    """Return those that the store notes; `beside` are the real paths of results that need no note.
+def _recorded_elsewhere(studies: Iterable[StoreStudy], store: str, beside: Collection[str]) -> list[RecordedResults]:
+    """Return the results that the store notes; `beside` are the real paths of results that need no note.
 
-    A study that was looked at counts where it has its results there: from here, `results` may be another folder. One
-    that seems never to have run does not: its results are where this machine cannot see them.
+    A study already read counts if its results lie there: seen from here, `results` may be another folder. A study that
+    seems never to have run does not count: this machine cannot see its results.
     """
     known = {os.path.realpath(study.path): study.config for study in studies if study.has_run}
     found = []
@@ -100,12 +100,12 @@ def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collec
         config = known.get(file)
         seen = config is not None and same_folder(str(config["results_dir"]), os.path.dirname(folder))
         if folder not in beside and not seen:
-            found.append(Recorded(str(note.folder), note.file, str(note.path)))
+            found.append(RecordedResults(str(note.folder), note.file, str(note.path)))
     return found
 
 
-def _recorded_beside(studies: Sequence[StudyFile], store: str) -> tuple[list[Recorded], set[str]]:
-    """Return those beside the results of these studies, and the real paths of all results there."""
+def _recorded_beside(studies: Sequence[StoreStudy], store: str) -> tuple[list[RecordedResults], set[str]]:
+    """Return the results next to these studies' own, and the real paths of all results there."""
     known = {os.path.realpath(study.path) for study in studies}
     configs = [study.config for study in studies if study.config is not None]
     theirs = {os.path.realpath(Paths(config).results) for config in configs}
@@ -117,12 +117,12 @@ def _recorded_beside(studies: Sequence[StudyFile], store: str) -> tuple[list[Rec
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
         if not seen and same_folder(Source(str(folder / "config.yaml")).data.get("store_dir", store), store):
-            found.append(Recorded(str(folder), file))
+            found.append(RecordedResults(str(folder), file))
     return found, set(map(os.path.realpath, folders))
 
 
 def request_files(study: Study) -> list[str]:
-    """Return the request file of every cell of a study, whether it is there or not."""
+    """Return the request file of every cell, existing or not."""
     return [requests_file(study.paths, cell) for cell in study.batch_of]
 
 
@@ -141,7 +141,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
         asks.rendered += 1
         asks.keys[engine_id] |= keys
         asks.identities[engine_id] = dict(file.header["identity"])
-        if file.dialogue or file.retries:
+        if file.can_go_on:
             try:
                 asks.keys[engine_id] |= later_keys(config, file, engine_id)
             except (OSError, UserError, ValueError, StopIteration):
@@ -150,7 +150,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
 
 
 def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> set[str]:
-    """Return the keys of all turns of a cell's dialogues, or tries of its votes, that follow from what is stored.
+    """Return the keys of all turns of a cell's prompts, or tries of its votes, that follow from what is stored.
 
     Raises:
         StopIteration: if the study's results do not hold the engine.
@@ -170,8 +170,8 @@ def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> 
     return {request.key for requests in asked for request in requests if request and request.key}
 
 
-def described_engines(studies: Iterable[StudyFile], asks: Iterable[Asks]) -> dict[str, str]:
-    """Return a line about every engine by its id, such as `smollm2-135m: gguf_sha256 b179c952, dtype bfloat16`."""
+def described_engines(studies: Iterable[StoreStudy], asks: Iterable[Asks]) -> dict[str, str]:
+    """Return a line on every engine by its id, such as `smollm2-135m: gguf_sha256 b179c952, dtype bfloat16`."""
     names: dict[str, set[str]] = defaultdict(set)
     identities = {engine_id: identity for one in asks for engine_id, identity in one.identities.items()}
     for folder in {str(study.config["results_dir"]) for study in studies if study.config is not None}:
@@ -201,5 +201,4 @@ def planned_rendering(study_file: str, root: Path) -> int:
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Tell whether two paths are the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)

@@ -1,4 +1,4 @@
-"""What lies in the store, file by file, and how much of it nobody asks for; removing that."""
+"""The store's content, file by file, how much of it no study uses, and its removal."""
 
 import contextlib
 import json
@@ -30,8 +30,8 @@ SUMS = ["responses", "bytes", "unasked", "unasked_bytes"]
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     """Return the indexes of the store's files as they are now, by engine id. Nothing is written, no link followed.
 
-    To be asked before what the studies ask for is: later turns of dialogues are known from the responses so far, so
-    that a response which comes after that would look as if nobody asked for it.
+    Call this before reading the studies' requests: later turns follow from the responses so far, so a
+    response that arrives in between would look unused.
     """
     folders = sorted(entry.name for entry in os.scandir(store) if entry.is_dir(follow_symlinks=False))
     indexes: dict[str, list[FileIndex]] = {name: [] for name in folders}
@@ -43,10 +43,10 @@ def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
 
 
 def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> list[Usage]:
-    """Return what the store holds, file by file; `asked` are the keys that are asked for, by engine id.
+    """Return the store's content, file by file; `asked` are the keys that studies use, by engine id.
 
-    Told are the engine, the file's index, its records and bytes, how many of them nobody asks for, the times of the
-    first and the last record (UTC, ISO 8601; empty without), and why it is taken for one that is still written.
+    A row has the engine, the file's index, its records and bytes, how many of them are unused, the times of the first
+    and the last record (UTC, ISO 8601; empty without), and why it counts as still being written.
     """
     usage, now = list[Usage](), time.time()
     for engine, own in indexes.items():
@@ -111,12 +111,12 @@ def still_written(index: FileIndex, now: float) -> str:
 
 
 def prune_file(index: FileIndex, asked: Collection[str]) -> int:
-    """Remove the records of a store file that nobody asks for, and the file if none stays; return their number.
+    """Remove the unused records of a store file, and the file if none remains; return their number.
 
-    The file is replaced in one step. What its killed writer left behind the last whole record goes, too.
+    The file is replaced in one step. A partial record that a killed writer left at the end goes, too.
 
     Raises:
-        UserError: if the file has changed since its index was made, or cannot be rewritten; it is then as it was.
+        UserError: if the file has changed since its index was made, or cannot be rewritten; it is then unchanged.
     """
     path = index.path
     if path.stat().st_size != index.size:

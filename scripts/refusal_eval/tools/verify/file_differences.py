@@ -1,4 +1,4 @@
-"""Where two files differ, in words that help to find out why."""
+"""The first differences between two files, in words that help to find the cause."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def differences(stored: Path, made: Path) -> list[str]:
         if place not in after or place not in before:
             found.append(f"{place} is only in the {'stored' if place in before else 'recomputed'} file")
         elif before[place] != after[place]:
-            found.append(f"{place}: {_shown(str(before[place]), str(after[place]))}")
+            found.append(f"{place}: {_excerpts(str(before[place]), str(after[place]))}")
     if not found:  # another version of pyarrow writes other bytes
         return [] if stored.suffix == ".parquet" else ["other bytes, the same values"]
     return found[:_MOST] + ([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])
@@ -57,7 +57,7 @@ def _flat(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield place.removeprefix("."), value
 
 
-def _shown(stored: str, made: str) -> str:
+def _excerpts(stored: str, made: str) -> str:
     """Return two texts from a little before the first character that differs."""
     same = next((i for i, (x, y) in enumerate(zip(stored, made, strict=False)) if x != y), 0)
     begin = max(0, same - _BEFORE)

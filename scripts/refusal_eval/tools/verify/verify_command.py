@@ -72,7 +72,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
         made = Path(temporary, "results", study.name)
         places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
         places["results_dir"] = str(made.parent)
-        rules, others = _planned(study_file, root, made, places)
+        rules, others = _plan_files(study_file, root, made, places)
         names = sorted({name for files in rules.values() for name in files if not name.endswith(PICTURES)})
         for name in others:
             if (stored / name).is_file():
@@ -87,7 +87,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     return {name: problems for name, problems in found.items() if problems}
 
 
-def _planned(
+def _plan_files(
     study_file: Path, root: Path, made: Path, places: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return what each rule makes in `made` that computes numbers, and what the others make; names within the study.

@@ -1,0 +1,71 @@
+"""Keys that features bring: to a study file, to the entry of a model, and to a validated study.
+
+Such keys are the fields of one class in the folder of their feature. The class of the noun is put together with them
+where it is defined (`with_feature_keys`), so that everything that reads its fields knows them too.
+"""
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from refusal_eval.config.shapes import Entry
+from refusal_eval.core.registry import Registry
+
+EntryT = TypeVar("EntryT", bound=type[Entry])
+
+STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
+MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
+# The entries in use of a section of the catalogue: `{noun}_entries`.
+CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
+# The class is the schema of one entry of the section.
+SECTIONS = Registry("section of the catalogue", "SECTIONS")
+
+# Functions that yield the mistakes of a study (`config.checked_study.CheckedStudy`).
+CHECKS = Registry("check of a study", "CHECKS")
+
+
+class FeatureKeys(Entry):
+    """Keys that one feature brings.
+
+    Attributes:
+        makes_several: the key of a model by which its entry stands for several models; None if there is none.
+        in_methods: those keys of a study that its methods section speaks of.
+    """
+
+    makes_several: ClassVar[str | None] = None
+    in_methods: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """Return an entry, typed as one with these keys."""
+        assert isinstance(entry, cls)
+        return entry
+
+    @classmethod
+    def curves(cls, models: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+        """Return the doses, ascending, of models that differ in nothing else by these keys: by model, and by curve.
+
+        Args:
+            models: entries of models, in order.
+            entries: those of sections of the catalogue.
+        """
+        return {}
+
+    def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the models for which an entry with the key `makes_several` stands: name, and the keys that change.
+
+        Args:
+            name: the entry's.
+        """
+        yield from ()
+
+
+def with_feature_keys(registry: Registry) -> Callable[[EntryT], EntryT]:
+    """Return a decorator that gives the class of a noun the keys of all features as further fields."""
+
+    def put_together(noun: EntryT) -> EntryT:
+        keys = tuple(registry.get(name) for name in reversed(registry.names()))  # fields come from the last base first
+        body = {"__module__": noun.__module__, "__doc__": noun.__doc__}
+        return types.new_class(noun.__name__, (*keys, noun), exec_body=lambda names: names.update(body))  # type: ignore[return-value]
+
+    return put_together

@@ -1,0 +1,8 @@
+"""Separation: how far apart two groups of prompts lie in activations, layer by layer, with AQI (docs/steering.md)."""
+
+RULES = ["separation"]
+FILES = {"separation": "separation_files:SEPARATION", "aqi": "separation_files:AQI"}
+STUDY_KEYS = {"separation": "separation_keys:SeparationKeys"}
+CHECKS = {"separation": "separation_mistakes:separation_mistakes"}
+ACTIVATION_USES = {"separation": "separation_use:SeparationUse"}
+FIGURES = {"separation": "separation_figure:SeparationFigure"}
