@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 RECIPES = dict(part.split("\n", 1) for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[2:])
 MOST_FILES = 3
-# Sources are explained with engines and models, and analyses with features.
-WITHOUT = {"source of weights", "source of adapters", "analysis"}
+# Sources are explained with engines and models, analyses and protocols with features.
+WITHOUT = {"source of weights", "source of adapters", "analysis", "protocol"}
 
 
 def test_there_is_a_recipe_for_everything_that_is_often_added():
