@@ -3,7 +3,6 @@
 import copy
 import datetime
 import functools
-import itertools
 import re
 import typing
 from collections.abc import Iterable, Iterator
@@ -178,9 +177,12 @@ def _whatever_its_kind(spot: Spot, value: dict[Any, Any]) -> Iterator[Explained]
     for path in by_kind[0]:
         if all(path in found for found in by_kind):
             # What is wrong with a key says more than that a kind has none of this name.
-            having = (found for kind, found in zip(kinds, by_kind, strict=True) if path[0] in fields_of(kind))
-            slips = (found for found in by_kind if found[path].meant is not None)
-            yield replace(next(itertools.chain(having, slips, by_kind))[path], path=(*spot.path, *path))
+            having = [found for kind, found in zip(kinds, by_kind, strict=True) if path[0] in fields_of(kind)]
+            slips = [found for found in by_kind if found[path].meant is not None]
+            # A kind that is named and not known may be a plug-in's, with keys of its own.
+            others = [] if kind_key(kinds[0]) in value else by_kind
+            for found in (*having, *slips, *others)[:1]:
+                yield replace(found[path], path=(*spot.path, *path))
 
 
 def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
