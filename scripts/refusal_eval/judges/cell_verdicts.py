@@ -46,7 +46,7 @@ def verdict_rows(
             each from a model that had not seen the like of that row: they are its verdicts there.
         said: the verdicts of each judge that `deferring` reads, in their order.
         deferring: the judge on whose behalf the engine was asked about the answers that it does not decide itself.
-        some_turns: whether only some turns of dialogues count, and have requests.
+        some_turns: whether only some turns count, and have requests.
     """
     rows = []
     for answer in readable(answers.values()):
