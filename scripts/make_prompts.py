@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from refusal_eval.config.kinds import ROW_READERS
 from refusal_eval.core.files import as_planned, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
-OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match", "battles")
+OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
 
 
 def main(
@@ -34,7 +35,9 @@ def main(
     rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None
     options: dict[str, Any] = {name: split[name] for name in OPTIONS if name in split}
-    prompts, notes = make_prompts(rows, split["columns"], split["name"], scored=scored, clusters=clusters, **options)
+    reader = next((ROW_READERS.get(key)(split[key]) for key in ROW_READERS.names() if key in split), None)
+    options |= {"scored": scored, "clusters": clusters, "reader": reader}
+    prompts, notes = make_prompts(rows, split["columns"], split["name"], **options)
     for note in notes:
         LOG.info("%s", note)
     write_jsonl(output, prompts)

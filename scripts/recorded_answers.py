@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning, refuse_no_answers
+from refusal_eval.config.kinds import ROW_READERS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
-from refusal_eval.data.gold import answers_in_rows
 from refusal_eval.recorded.recorded_rows import Recorded, recorded_cell
 
 
@@ -30,7 +30,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     marks = reading["reasoning"]
     prompts = list(read_jsonl(prompts_path))
     if reading.get(IN_ROWS):
-        answers, likely, notes = Recorded(answers_in_rows(prompts), [], [])
+        answers, likely, notes = Recorded(ROW_READERS.get(IN_ROWS).answers(prompts), [], [])
     else:
         answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
     for note in notes:

@@ -97,7 +97,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Split": datasets.Split,
         "Columns": datasets.Columns,
         "Dialogue": datasets.Dialogue,
-        "Published battles": datasets.Battles,
+        **of_features({"Published battles": "battles.battles_keys:Battles"}),
         "Rows from the hub": row_kinds.HubRows,
         "Rows at an address": row_kinds.UrlRows,
         "Rows of a file": row_kinds.FileRows,

@@ -10,12 +10,12 @@ import scipy
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, changed
 
-from refusal_eval.config.datasets import Battles as Columns
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
-from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
+from refusal_eval.features.battles.battle_reader import BattleReader, read_battle
 from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, BattleRows, clusterings
+from refusal_eval.features.battles.battles_keys import Battles as Columns
 from refusal_eval.features.battles.log_odds import log_odds
 from refusal_eval.features.battles.penalties import class_estimates
 from refusal_eval.stats.estimates.intervals import effective_of
@@ -97,9 +97,9 @@ def test_an_unknown_preference_is_reported_and_the_log_counts_what_is_left_out()
     row = ROW | {"prompt": "Q", "response_a": "A", "response_b": "B"}
     battles = Columns().model_dump()
     with pytest.raises(UserError, match=r"f, row 1: column `winner` holds the preference `x`; it must be one of"):
-        make_prompts([row | {"winner": "x"}], {"prompt": "prompt"}, "f", battles=battles, copies=True)
+        make_prompts([row | {"winner": "x"}], {"prompt": "prompt"}, "f", reader=BattleReader(battles), copies=True)
     rows = [row, row, row | {"winner": None}]
-    prompts, notes = make_prompts(rows, {"prompt": "prompt"}, "f", battles=battles, copies=True)
+    prompts, notes = make_prompts(rows, {"prompt": "prompt"}, "f", reader=BattleReader(battles), copies=True)
     assert len({prompt["id"] for prompt in prompts}) == 2 and len({prompt["cluster"] for prompt in prompts}) == 1
     assert any("1 rows that are no battle of one question left out: 1 without a preference" in note for note in notes)
 

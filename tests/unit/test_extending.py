@@ -15,7 +15,14 @@ MOST_FILES = 3
 WITHOUT = {"source of weights", "source of adapters", "analysis", "protocol"}
 # What a feature that ships may bring; the recipe of a feature speaks of them.
 WITHOUT |= {"keys of a study", "keys of a model", "keys of a validated study", "section of the catalogue"}
-WITHOUT |= {"check of a study", "check of a model", "check of a load", "use of activations"}
+WITHOUT |= {
+    "keys of a split",
+    "reader of rows",
+    "check of a study",
+    "check of a model",
+    "check of a load",
+    "use of activations",
+}
 
 
 def test_there_is_a_recipe_for_everything_that_is_often_added():

@@ -47,7 +47,7 @@ rule prompts:
         runtime=30,
     params:
         split=lambda wildcards: data_stage.split_reading(study, wildcards.split, ROOT),
-        code=code_version(ROOT / "scripts" / "make_prompts.py"),
+        code=code_version(ROOT / "scripts" / "make_prompts.py", *data_stage.row_readers(study)),
     message:
         "Making the prompts of {wildcards.split}"
     script:

@@ -25,7 +25,7 @@ rule recorded_answers:
         runtime=30,
     params:
         reading=lambda wildcards: generation.recorded_reading(study, wildcards.model, wildcards.split),
-        code=code_version(ROOT / "scripts" / "recorded_answers.py"),
+        code=code_version(ROOT / "scripts" / "recorded_answers.py", *data_stage.row_readers(study)),
     message:
         "Reading recorded answers of {wildcards.model} on {wildcards.split}"
     script:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.feature_keys import SPLIT_KEYS, with_feature_keys
 from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole, refuse_clusters_without_ids
 from refusal_eval.config.source_entries import DataSource
 from refusal_eval.core.right_answers import Match
@@ -90,40 +91,6 @@ class Dialogue(Entry):
         return self.mode == "cumulative" and self.scored_turns != "last"
 
 
-class Battles(Entry):
-    """Two published answers to each prompt, and which of them was preferred. A model with `recorded: battles` has them
-    as its answers (docs/arena.md). Only battles of one question with one answer each are used.
-    """
-
-    answers: list[Text] = Field(
-        ["response_a", "response_b"],
-        description="Columns with both answers: texts, or with `columns.messages` whole conversations.",
-    )
-    lists: bool = Field(
-        False, description="The cells of prompt and answers are JSON lists of turns, as in arena-human-preference-55k."
-    )
-    models: list[Text] = Field(["model_a", "model_b"], description="Columns with the names of both models.")
-    winner: Text | list[Text] = Field(
-        "winner",
-        description="Column with what people preferred: `model_a`, `model_b`, `tie`, `tie (bothbad)` or `both_bad`. Or "
-        "three columns that hold 1 or 0: first answer, second answer, tie.",
-    )
-    llm_winner: Text | None = Field(
-        None,
-        description="Column with what a language model preferred, in the same words; empty where it was not asked. For "
-        "the moderation bias.",
-    )
-
-    @model_validator(mode="after")
-    def _two_of_each(self) -> Battles:
-        for key in ("answers", "models"):
-            if len(getattr(self, key)) != 2:
-                raise ValueError(f"`{key}` is two columns: of the first and of the second answer")
-        if isinstance(self.winner, list) and len(self.winner) != 3:
-            raise ValueError("`winner` is one column, or three: first answer, second answer, tie")
-        return self
-
-
 class PromptSample(Entry):
     """A seeded sample of a split's prompts."""
 
@@ -137,6 +104,7 @@ class PromptSample(Entry):
     )
 
 
+@with_feature_keys(SPLIT_KEYS)
 class Split(Marks):
     """Named prompts with an expectation."""
 
@@ -155,9 +123,6 @@ class Split(Marks):
     )
     dialogue: Dialogue | None = Field(
         None, description="Ask the user's turns of each row one by one. Default: a row is one question."
-    )
-    battles: Battles | None = Field(
-        None, description="The rows also hold two published answers each, and which of them was preferred."
     )
     expectation: Expectation = Field(description="What a well-behaved model does: `refuse`, `comply`, or `varies`.")
     match: Match | None = Field(
@@ -191,8 +156,6 @@ class Split(Marks):
             raise ValueError("`match` and `columns.right` go together: how answers are compared, and with what")
         if self.match is not None and self.dialogue is not None:
             raise ValueError("`columns.right` is not for dialogues, whose turns have no right answers of their own")
-        if self.battles is not None and (self.dialogue or self.columns.turns):
-            raise ValueError("`battles` are of one question each; leave `dialogue` and `columns.turns` out")
         refuse_clusters_without_ids(self)
         key = self.source.open_pin
         if key is not None and self.enabled and not self.unverified:

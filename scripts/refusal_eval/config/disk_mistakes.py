@@ -11,6 +11,7 @@ from refusal_eval.config.catalogue import TYPES, VARIABLE
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold
+from refusal_eval.config.feature_keys import SPLIT_KEYS
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
@@ -70,8 +71,8 @@ def _columns_named(entry: Split | Gold) -> Iterator[tuple[KeyPath, str]]:
         groups |= {("answers", model): own.model_dump() for model, own in entry.answers.items()}
     else:
         groups[("where",)] = {column: column for column in entry.where or ()}
-        battles = entry.battles.model_dump() if entry.battles else {}
-        groups[("battles",)] = {key: battles.get(key) for key in ("answers", "models", "winner", "llm_winner")}
+        for keys in map(SPLIT_KEYS.get, SPLIT_KEYS.names()):
+            groups |= {(key,): named for key, named in keys.named_columns(entry).items()}
     for path, group in groups.items():
         for key, value in group.items():
             if key not in unused or path != ("columns",):

@@ -15,6 +15,7 @@ EntryT = TypeVar("EntryT", bound=type[Entry])
 
 STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
 MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
+SPLIT_KEYS = Registry("keys of a split", "SPLIT_KEYS")
 # The entries in use of a section of the catalogue: `{noun}_entries`.
 CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
 # The class is the schema of one entry of the section.
@@ -49,6 +50,14 @@ class FeatureKeys(Entry):
             models: entries of models, in order.
             entries: those of sections of the catalogue.
         """
+        return {}
+
+    def named_columns(self) -> dict[str, Any]:
+        """Return the columns that the keys of a split name, as a mapping of these keys."""
+        return {}
+
+    def reading(self) -> dict[str, Any]:
+        """Return what decides the prompts of a split with these keys."""
         return {}
 
     def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

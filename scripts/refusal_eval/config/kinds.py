@@ -197,6 +197,9 @@ ANALYSES = Registry("analysis", "ANALYSES")
 
 TABLES = Registry("table", "TABLES")
 
+# By the key of a split that says how its rows are read (`data.row_reader.RowReader`).
+ROW_READERS = Registry("reader of rows", "ROW_READERS")
+
 # Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
 LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")

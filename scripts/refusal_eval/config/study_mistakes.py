@@ -14,13 +14,13 @@ from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
-from refusal_eval.config.kinds import ENGINES, PROTOCOLS, TABLES
+from refusal_eval.config.kinds import ENGINES, PROTOCOLS, ROW_READERS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.recorded_files import CHANNEL_ENDS, IN_ROWS, JUDGE_SCORES, split_folder
+from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
@@ -202,12 +202,10 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
     for name, model in study.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
-        if model.recorded == IN_ROWS:
-            yield from _battles(name, study)
-        elif model.recorded:
+        if model.recorded and model.recorded not in ROW_READERS.names():
             for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in study.models.items() if model.recorded in (None, IN_ROWS)]
+    asked = [name for name, model in study.models.items() if model.recorded in (None, *ROW_READERS.names())]
     for reader in readers:
         here = ("judges", reader, "kind")
         if asked:
@@ -217,19 +215,6 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
             yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
 
 
-def _battles(name: str, study: CheckedStudy) -> Iterator[Mistake]:
-    """Yield what a study lacks for a model whose answers are those of battles."""
-    without = [split for split, entry in study.splits.items() if entry.battles is None]
-    if without:
-        message = f"`{IN_ROWS}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
-        yield ("models", name, "recorded"), message
-    if study.settings.samples not in (None, 2):
-        message = (
-            f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {study.settings.samples})"
-        )
-        yield ("samples",), message
-
-
 def _of_entry(model: Model) -> Iterator[Mistake]:
     if model.reasoning is not None and model.reasoning.format == "harmony":
         message = (
@@ -237,8 +222,6 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             f"reasoning in these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
-    if model.reasoning is not None and model.recorded == IN_ROWS:
-        yield ("reasoning",), "answers of battles are taken whole; leave it out"
     for change in changes_of(model):
         yield (change.name,), "recorded answers are read and not drawn; leave it out"
 

@@ -161,9 +161,3 @@ def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         | {"state": EMPTY if is_blank(row["answer"]) else COMPLETE}
         for row in gold
     ]
-
-
-def answers_in_rows(prompts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return answers that came in rows as those of one model: sample 0 is the first of each, sample 1 the second."""
-    pairs = ({"id": prompt["id"], "answer": text} for prompt in prompts for text in prompt["battle"]["answers"])
-    return [row | {"sample": number % 2} for number, row in enumerate(gold_answers(pairs))]

@@ -10,8 +10,8 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
-from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.messages import lost_field
+from refusal_eval.data.row_reader import RowReader
 from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
@@ -38,7 +38,7 @@ def make_prompts(
     clusters: Mapping[str, str] | None = None,
     copies: bool = False,
     match: str | None = None,
-    battles: Mapping[str, Any] | None = None,
+    reader: RowReader | None = None,
 ) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
@@ -64,15 +64,15 @@ def make_prompts(
         clusters: each row's cluster by its source's id, if no column has it.
         match: how to compare answers with the right one; None without right answers.
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
-        battles: columns of two published answers (`config.datasets.Battles`); a prompt then has them as "battle"
-            (`battles.read_battle`), and rows that are no battle of one question are left out.
+        reader: reads rows that hold more than a prompt, which is then in the prompt too; rows that it cannot use are
+            left out.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
     named = [value if isinstance(value, list) else [value] for value in columns.values()]
-    named += [columns_of_battles(battles)] if battles else []
+    named += [reader.named_columns()] if reader else []
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
@@ -81,15 +81,15 @@ def make_prompts(
     unlike: list[str] = []
     again: Counter[str] = Counter()
     unused: Counter[str] = Counter()
-    asked = {**columns, "messages": None, "prompt": "prompt"} if battles else columns
+    asked = {**columns, "messages": None, "prompt": "prompt"} if reader else columns
     for number, row in kept_of_source:
-        battle = read_battle(row, columns, battles, f"{name}, row {number}") if battles else {}
-        if isinstance(battle, str):
-            unused[battle] += 1
+        more = reader.read(row, columns, f"{name}, row {number}") if reader else {}
+        if isinstance(more, str):
+            unused[more] += 1
             continue
-        row = {**row, "prompt": battle.pop("prompt")} if battle else row
+        row = {**row, "prompt": more.pop("prompt")} if more else row
         for prompt in _prompts(row, number, cluster[number], asked, name, mode, scored):
-            prompt = prompt | {"battle": battle} if battle else prompt
+            prompt = prompt | {reader.field: more} if reader else prompt
             if match is not None:
                 prompt = prompt | {"right": _right(row, columns["right"], match, f"{name}, row {number}")}
             if copies and prompt["id"] in prompts:
@@ -101,13 +101,13 @@ def make_prompts(
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
                     unlike.append(_origin(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
-    if unused:
+    if unused and reader:
         reasons = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
-        notes.append(f"{name}: {unused.total()} rows that are no battle of one question left out: {reasons}")
+        notes.append(f"{name}: {unused.total()} rows {reader.unused} left out: {reasons}")
         if not prompts:
             raise UserError(notes[-1])
     if again:
-        why = "another battle each" if battles else "as the published code does"
+        why = reader.copies if reader else "as the published code does"
         notes.append(f"{name}: {again.total()} duplicate rows kept, {why}")
     if duplicates:
         what = "rows" if mode is None else "prompts"

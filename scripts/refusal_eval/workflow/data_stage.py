@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.feature_keys import SPLIT_KEYS
+from refusal_eval.config.kinds import ROW_READERS
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.files import shown_path
 from refusal_eval.study.row_sources import row_source
@@ -43,11 +45,18 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
         reading["clusters"] = content_hash(entry["clusters"])
     if entry.get("match"):
         reading["match"] = entry["match"]
-    if entry.get("battles"):
-        reading |= {"battles": entry["battles"], "copies": True}  # rows with one prompt have other answers
+    for keys in map(SPLIT_KEYS.get, SPLIT_KEYS.names()):
+        reading |= keys.reading(study.entries("split")[split])
     if study.protocol.keeps_copies:
         reading["copies"] = True
     return reading
+
+
+def row_readers(study: Study) -> list[Path]:
+    """Return the files of the classes that read rows of the study, for `code_version`."""
+    every, splits = map(SPLIT_KEYS.get, SPLIT_KEYS.names()), study.entries("split").values()
+    used = {key for keys in every for split in splits for key in keys.reading(split)}
+    return [ROW_READERS.module(name) for name in ROW_READERS.names() if name in used]
 
 
 def gold_reading(study: Study, gold: str, root: Path) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Battles: two published answers to one question, and which of them was preferred, out of a row of a data set."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.texts import is_blank, valid_text
+from refusal_eval.data.gold import gold_answers
 from refusal_eval.data.messages import PART, lost_field
+from refusal_eval.data.row_reader import RowReader
 from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of
 
 FIRST, SECOND, TIE = "first", "second", "tie"
@@ -16,11 +18,26 @@ OUTCOMES = {"model_a": FIRST, "model_b": SECOND, "tie": TIE, "tie (bothbad)": TI
 YES, NO = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
 
 
-def columns_of_battles(battles: ColumnNames) -> list[str | None]:
-    """Return all columns that battles are read from."""
-    winner = battles["winner"]
-    winners = winner if isinstance(winner, list) else [winner]
-    return [*battles["answers"], *battles["models"], *winners, battles["llm_winner"]]
+class BattleReader(RowReader):
+    """Reads battles."""
+
+    field = "battle"
+    unused = "that are no battle of one question"
+    copies = "another battle each"
+
+    def named_columns(self) -> list[str | None]:
+        winner = self.columns["winner"]
+        winners = winner if isinstance(winner, list) else [winner]
+        return [*self.columns["answers"], *self.columns["models"], *winners, self.columns["llm_winner"]]
+
+    def read(self, row: TableRow, columns: ColumnNames, place: str) -> dict[str, Any] | str:
+        return read_battle(row, columns, self.columns, place)
+
+    @staticmethod
+    def answers(prompts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        # Sample 0 is the first answer of each, sample 1 the second.
+        pairs = ({"id": prompt["id"], "answer": text} for prompt in prompts for text in prompt["battle"]["answers"])
+        return [row | {"sample": number % 2} for number, row in enumerate(gold_answers(pairs))]
 
 
 def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place: str) -> dict[str, Any] | str:
@@ -33,7 +50,7 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
     Args:
         row: a row of the source.
         columns: the split's columns; with `messages` the cells of answers are conversations.
-        battles: `config.datasets.Battles` as a mapping.
+        battles: `battles_keys.Battles` as a mapping.
         place: what messages begin with.
 
     Raises:
