@@ -1,7 +1,8 @@
 """A copy of the repository without one feature: linted, planned and tested as the whole is.
 
-A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, and its tests and
-benchmarks: files that import it at their head, themselves or by another of these files, and tests marked `feature`.
+A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, its files of the
+catalogue, and its tests and benchmarks: files that import it at their head, themselves or by another of these files,
+and tests marked `feature`.
 
     python tests/without_feature.py FEATURE [pytest's arguments]
 """
@@ -44,7 +45,10 @@ def copy_without(feature: str, folder: Path) -> Path:
         shutil.copytree(ROOT / MYPY, folder / MYPY)
     shutil.rmtree(folder / LIBRARY / "features" / feature)
     _edit(folder / LIBRARY / "features" / "__init__.py", rf'"{feature}", |, "{feature}"(?=[,)])')
-    gone = _remove_rules(folder, getattr(importlib.import_module(f"refusal_eval.features.{feature}"), "RULES", ()))
+    package = importlib.import_module(f"refusal_eval.features.{feature}")
+    for name in getattr(package, "CATALOGUE", ()):
+        (folder / "config" / "catalogue" / name).unlink()
+    gone = _remove_rules(folder, getattr(package, "RULES", ()))
     _remove_tests(folder, feature, gone)
     (folder / OF_COPIES).unlink()
     return folder

@@ -1,5 +1,6 @@
 """Battles: what refusals cost where people choose between two answers (docs/arena.md)."""
 
+CATALOGUE = ["datasets/chatbot_arena.yaml"]
 SPLIT_KEYS = {"battles": "battles_keys:BattlesKeys"}
 ROW_READERS = {"battles": "battle_reader:BattleReader"}
 CHECKS = {"battles": "battles_mistakes:battles_mistakes"}
