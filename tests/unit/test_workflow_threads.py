@@ -1,5 +1,6 @@
 """Threads of engine loads: those on GPUs leave cores for loads on the other GPUs of this machine."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +67,13 @@ def test_the_limit_of_gpus_is_that_of_this_machines_jobs():
     assert gpu_limit(workflow(None)) is None, "where nobody said how many"
     assert gpu_limit(workflow(100, gpu=16)) is None
     assert gpu_limit(workflow(None, main=False, gpu=8)) is None
+
+
+def test_only_jobs_of_engines_and_captures_go_to_a_cluster(repository):
+    """A rule that is made by `use rule` does not inherit `localrule`."""
+    submitted = set()
+    for file in (repository / "workflow" / "rules").glob("*.smk"):
+        for block in re.split(r"^(?=(?:use )?rule )", file.read_text(), flags=re.MULTILINE)[1:]:
+            if "    localrule: True" not in block:
+                submitted.add(re.match(r"(?:use rule \w+ as|rule) (\w+)", block)[1])
+    assert submitted == {"generate", "judge", "activations"}

@@ -60,6 +60,8 @@ use rule table as listing with:
         ),
     wildcard_constraints:
         table=any_of(name for name, kind in TABLES.items() if not kind.typeset),
+    # Not inherited: without it a cluster gets the job.
+    localrule: True
     message:
         "Listing {wildcards.table}"
 
