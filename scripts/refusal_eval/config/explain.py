@@ -287,7 +287,8 @@ def _wrong_kind(path: KeyPath, value: Any, entries: list[type[BaseModel]]) -> Ex
         )
     if key in value:
         meant = nearest_name(value[key], kinds)
-        message = f"unknown {key} {shown(value[key])}" + nearest(value[key], kinds)
+        named, word = shown(value[key]), isinstance(value[key], str)
+        message = (f"unknown {key} {named}" if word else f"{named} is not allowed") + nearest(value[key], kinds)
         return Explained(here, message, assume={**value, key: meant} if meant is not None else None)
     unknown = {name for name in value if isinstance(name, str)} - _keys(entries)
     misspelt = nearest_name(key, unknown, cutoff=0.65)
