@@ -207,8 +207,19 @@ def fitted_model(wildcards):
     return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if wildcards.judge in study.fitted_judges else []
 
 
+def gold_requests(wildcards):
+    """Return the requests about all gold of the study, of a judge that is fitted on gold and asks an engine."""
+    return [
+        f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{gold}.jsonl"
+        for gold in config["gold"]
+        if wildcards.judge in study.engine_judges
+    ]
+
+
 def gold_receipts(wildcards):
-    """Return the receipts of a judge that is fitted on gold, of all gold of the study."""
+    """Return the receipts of a judge that is fitted on gold and asks an engine, of all gold of the study."""
+    if wildcards.judge not in study.engine_judges:
+        return []
     cells = [Cell(GOLD, gold, wildcards.judge) for gold in config["gold"]]
     return sorted({path for cell in cells for path in paths.receipts("judge", study.batch_of[cell])})
 

@@ -154,11 +154,13 @@ rule llm_verdicts:
 
 
 rule cpu_verdicts:
-    """Judge one cell's answers by keyword lists or by the user's own function."""
+    """Judge one cell's answers by what they say: keyword lists, a fitted judge of words, the user's own function."""
     input:
         prompts=judged_prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         files=lambda wildcards: judge_of(wildcards).files(),
+        model=fitted_model,
+        unseen=unseen_verdicts,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -191,9 +193,7 @@ rule train_judge:
             f"{RESULTS}/gold/{{gold}}.jsonl",
             gold=[gold for gold in config["gold"] if gold not in judge_of(wildcards).gold_to_fit()],
         ),
-        requests=lambda wildcards: collect(
-            f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{{gold}}.jsonl", gold=config["gold"]
-        ),
+        requests=gold_requests,
         receipts=ancient(gold_receipts),
         files=lambda wildcards: judge_of(wildcards).files(),
     output:

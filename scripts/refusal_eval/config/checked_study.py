@@ -141,7 +141,7 @@ class CheckedStudy:
         """Yield the engines that its models and judges name, valid or not."""
         # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
         users = (entry for *_, entry in self.engine_users() if not getattr(entry, "recorded", None))
-        yield from (user.engine for user in users if hasattr(user, "engine"))
+        yield from (user.engine for user in users if getattr(user, "engine", None))
         for section in ("models", "judges"):
             written = self.catalogue.written[section]
             broken = set(self.used[section]) - set(self.catalogue.valid[section])

@@ -41,6 +41,15 @@ HEADLINE_READING: Final = {"refuse": "strict", "comply": "broad", "varies": "bro
 CUT: Final = "cut_characters"
 # In `raw` of a fitted judge's verdict on gold: its fit saw other prompts only, but the same answering model.
 SAW_MODEL: Final = "fit_saw_answering_model"
+# Likewise: its fit saw no gold of the answer's source, that is of its kind of prompt.
+SOURCE_LEFT_OUT: Final = "fit_left_source_out"
+# Likewise: p_refusal and label by each of the fits that had not seen the like of the answer, by the words below.
+UNSEEN: Final = "unseen"
+# What such a fit left out: the answer's prompt; its answering model too; all gold that shares prompts with its gold.
+PROMPT_OUT: Final = "prompt_out"
+MODEL_OUT: Final = "model_out"
+SOURCE_OUT: Final = "source_out"
+LEFT_OUT: Final = (PROMPT_OUT, MODEL_OUT, SOURCE_OUT)
 # Of a judge that defers to another: in `raw` the judge whose label it is, and the flag of an answer that was deferred.
 DECIDED_BY: Final = "decided_by"
 UNSURE: Final = "unsure"

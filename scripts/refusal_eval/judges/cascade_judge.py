@@ -13,7 +13,7 @@ from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import Number, Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.states import DECIDED_BY, JUDGED, SAW_MODEL, UNSURE
+from refusal_eval.core.states import DECIDED_BY, JUDGED, SAW_MODEL, SOURCE_LEFT_OUT, UNSEEN, UNSURE
 from refusal_eval.judges.panel_judge import ELSEWHERE
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT
 from refusal_eval.judges.soft_judge import CALIBRATED, FittedThreshold
@@ -114,6 +114,8 @@ class CascadeJudge(FittedThreshold, DeferringJudge):
         (first,), raw = said, _raw(row, self.then)
         if first is not None and first["raw"].get(SAW_MODEL):
             raw[SAW_MODEL] = True
+        if first is not None and first["raw"].get(SOURCE_LEFT_OUT):
+            raw[SOURCE_LEFT_OUT] = True
         return {**row, "flags": [*row["flags"], UNSURE], "raw": raw}
 
     def flags(self, study: StudyView) -> list[str]:
@@ -150,4 +152,5 @@ class CascadeJudge(FittedThreshold, DeferringJudge):
 
 def _raw(row: Row, judge: str) -> dict[str, Any]:
     """What is kept of a judge's verdict: no text in the published form, as where some have one, labels do not count."""
-    return {key: value for key, value in row["raw"].items() if key != PUBLISHED_TEXT} | {DECIDED_BY: judge}
+    left_out = (PUBLISHED_TEXT, UNSEEN)  # what one of the two says by other fits, the cascade does not
+    return {key: value for key, value in row["raw"].items() if key not in left_out} | {DECIDED_BY: judge}

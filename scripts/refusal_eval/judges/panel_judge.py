@@ -14,10 +14,20 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.states import COMPLIANCE, CUT, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
+from refusal_eval.core.states import (
+    COMPLIANCE,
+    CUT,
+    JUDGED,
+    LABELS,
+    PARTIAL,
+    REFUSAL,
+    SAW_MODEL,
+    SOURCE_LEFT_OUT,
+    UNPARSABLE,
+)
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.verdict_judges import CombiningJudge
-from refusal_eval.judges.votes import TIE, middle
+from refusal_eval.judges.votes import TIE, middle, source_left_out
 
 # A number that was fitted on gold of the study would make in-sample cards that call it the judge's own.
 ELSEWHERE = "a threshold that was fitted on gold which is not in this study"
@@ -86,6 +96,8 @@ class PanelJudge(CombiningJudge):
         }
         if any(verdict.raw.get(SAW_MODEL) for verdict in judged.values()):
             raw[SAW_MODEL] = True
+        if source_left_out(verdict.raw for verdict in judged.values()):
+            raw[SOURCE_LEFT_OUT] = True
         if cut := max((verdict.raw.get(CUT, 0) for verdict in judged.values()), default=0):
             raw[CUT] = cut
         if len(judged) < (self.least or len(self.members)):

@@ -1,10 +1,11 @@
 """One verdict from several votes of a judge."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
-from refusal_eval.core.states import JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
+from refusal_eval.core.states import JUDGED, LABELS, PARTIAL, REFUSAL, SOURCE_LEFT_OUT, UNPARSABLE, UNSEEN
 from refusal_eval.judges.judge_base import Verdict
 
 TIE = "tie"
@@ -53,3 +54,9 @@ def middle(labels: Sequence[str]) -> str | None:
     ordered = sorted(labels, key=LABELS.index)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return low if low == high else None
+
+
+def source_left_out(raws: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell from verdicts' `raw` whether some come from fits without the answer's source, and no other fit saw it."""
+    left_out = [bool(raw.get(SOURCE_LEFT_OUT)) for raw in raws if raw.get(SOURCE_LEFT_OUT) or UNSEEN in raw]
+    return bool(left_out) and all(left_out)

@@ -49,11 +49,16 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
 
 
 def fitting(study: Study, judge: str) -> dict[str, Any]:
-    """Return what decides the fit of a judge on gold: its settings, and other gold, which may have its prompts.
+    """Return what decides the fit of a judge on gold: its settings, what is said of that gold, and other gold.
 
-    Gold that was taken away and comes back may be older than the fit.
+    Other gold may have its prompts; some that was taken away and comes back may be older than the fit.
     """
-    return deciding(study, judge) | {"others": sorted(set(study.gold) - set(study.judges[judge].gold_to_fit()))}
+    others = sorted(set(study.gold) - set(study.judges[judge].gold_to_fit()))
+    about = {
+        name: {"label": entry.label or name, "written_to_label": entry.written_to_label}
+        for name, entry in study.gold.items()
+    }
+    return deciding(study, judge) | {"others": others, "about": about}
 
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:

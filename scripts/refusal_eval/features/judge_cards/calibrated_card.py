@@ -3,10 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.core.states import SAW_MODEL
+from refusal_eval.core.states import LEFT_OUT, SAW_MODEL, SOURCE_LEFT_OUT, UNSEEN
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.stats.agreement.compared import join_verdicts
-from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD, Calibration
+from refusal_eval.stats.calibration.applied import (
+    OWN_KIND_WORDS,
+    OWN_LABELS,
+    OWN_THRESHOLD,
+    SOURCE_OUT_WORDS,
+    Calibration,
+)
 from refusal_eval.stats.calibration.calibration_fit import BY_CLUSTER, NO_MODEL, cross_fits
 from refusal_eval.stats.calibration.gold_calibration import (
     SCHEMES,
@@ -17,9 +23,10 @@ from refusal_eval.stats.calibration.gold_calibration import (
 )
 from refusal_eval.stats.estimates.estimands import CellRow
 
-UNSEEN = (
+SOURCE_OUT_TEXT = f"judges fitted on this gold set judged it with its {SOURCE_OUT_WORDS}: by a fit to other gold alone"
+OUT_OF_FOLD_TEXT = (
     "judges fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
-    "answering models where these show both classes"
+    f"answering models where these show both classes; {OWN_KIND_WORDS}"
 )
 _PARTS = (
     *("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models"),
@@ -46,7 +53,7 @@ def card_with_calibration(
     own_labels: bool = False,
     **names: Any,
 ) -> dict[str, Any]:
-    """Return a judge's card, with `labels_from` and `calibration` added.
+    """Return a judge's card, with `labels_from` and `calibration` added, and `unseen` where the judge was fitted here.
 
     calibration     None for a judge without probabilities; else t and map fitted on all rows, and the judge's
                     performance on held-out rows with such a calibration, under `by_cluster` and `by_model` (None if
@@ -55,6 +62,9 @@ def card_with_calibration(
                     `models_not_left_out`: answering models with rows that by_model lacks, since the others' rows show
                     only one class, or name no model
     labels_from     the origin of the labels behind the card's own numbers
+    unseen          for a judge that the run fitted on this gold: the card's parts by each of the fits that had not seen
+                    the like of an answer (`states.LEFT_OUT`), at the judge's own threshold; where a fit was not
+                    possible for some answers, over the others. The last of them is the one of the card's own numbers
 
     Args:
         verdicts: the judge's verdicts on the gold rows, as it gave them.
@@ -72,10 +82,15 @@ def card_with_calibration(
     """
     saw_model = {verdict["prompt_id"] for verdict in verdicts if (verdict.get("raw") or {}).get(SAW_MODEL)}
     seen = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
-    unseen = f"; {UNSEEN}{_kept_text(sorted(seen))}" if fitted_here else ""
+    source_out = any((verdict.get("raw") or {}).get(SOURCE_LEFT_OUT) for verdict in verdicts)
+    how = SOURCE_OUT_TEXT if source_out else f"{OUT_OF_FOLD_TEXT}{_kept_text(sorted(seen))}"
+    by_fits = _unseen(gold_rows, verdicts, names)
 
     def card_from(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
-        return card | {"labels_from": source + unseen, "calibration": calibration}
+        labels_from = f"{source}; {how}" if fitted_here else source
+        return (
+            card | {"labels_from": labels_from, "calibration": calibration} | ({"unseen": by_fits} if by_fits else {})
+        )
 
     rows = join_verdicts(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
@@ -106,6 +121,18 @@ def card_with_calibration(
         return card_from(unknown, f"nothing: {why}", found)
     kept = _kept_text(fits.kept if best == BY_CLUSTER else ())
     return card_from(cards[best] | {"n_cut": given["n_cut"]}, SCHEMES[best] + kept, found)
+
+
+def _unseen(gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of the card by each of the fits that had not seen the like of an answer; empty without such fits."""
+    found = {}
+    for left_out in LEFT_OUT:
+        said = [(verdict, (verdict.get("raw") or {}).get(UNSEEN, {}).get(left_out)) for verdict in verdicts]
+        if any(one for _, one in said):
+            found[left_out] = _parts(
+                judge_card(gold_rows, [{**verdict, **one} for verdict, one in said if one], **names)
+            )
+    return found
 
 
 def _kept_text(models: Sequence[str]) -> str:

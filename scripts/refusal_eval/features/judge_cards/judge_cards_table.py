@@ -20,6 +20,7 @@ from refusal_eval.report.paper.table_notes import (
     published_texts,
     share_text,
     sorted_cards,
+    unseen_parts,
     value_text,
     weights_text,
 )
@@ -28,7 +29,7 @@ from refusal_eval.stats.estimates.estimands import READINGS
 if TYPE_CHECKING:
     from refusal_eval.study.study import Study
 
-_BY = ("expectation", "answering_model", "language", "left_out")
+_BY = ("expectation", "answering_model", "language", "left_out", "fit")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 
@@ -111,7 +112,8 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
     A group is named by `expectation`, `answering_model` and `language` (empty for all), and by what it leaves out,
-    `left_out`. Measures of probabilities have the reading `broad`, coverage has none.
+    `left_out`; `fit` says what the fits had not seen that judged it, where a card has several such rows. Measures of
+    probabilities have the reading `broad`, coverage has none.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):
@@ -133,7 +135,8 @@ def cards_table(data: TableData) -> Table:
     for judge in order_names((card["judge"] for card in found), data.order("judges")):
         for card in sorted_cards(c for c in found if c["judge"] == judge):
             names = [show.judge(judge), show.gold(card["gold"])]
-            rows.append([*names, "all", *_numbers(card)])
+            whole = [(f"all, {how}", part) for how, part in unseen_parts(card)] or [("all", card)]
+            rows += [[*names, text, *_numbers(part)] for text, part in whole]
             rows += [[*names, model, *_numbers(group)] for model, group in answering_models(card)]
     header = ["Judge", "Gold", "Answering model", "Judged", "Sensitivity", "Specificity", "Balanced\naccuracy", "F1"]
     header.append("Kappa")
@@ -167,6 +170,7 @@ def _groups(card: Card) -> Iterator[Mapping[str, Any]]:
         yield from card[by]
     if kept := card["without_denied_premises"]:
         yield kept | {"left_out": "denied premises"}
+    yield from ({**part, "fit": how} for how, part in unseen_parts(card))
 
 
 def _numbers(group: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.config.kinds import PROTOCOLS
 from refusal_eval.config.protocol import DEFAULT
+from refusal_eval.core.states import MODEL_OUT, PROMPT_OUT, SOURCE_OUT
 from refusal_eval.report.paper.display import (
     NO_DATA,
     Card,
@@ -23,7 +24,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
-from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD
+from refusal_eval.stats.calibration.applied import OWN_KIND_WORDS, OWN_LABELS, OWN_THRESHOLD, SOURCE_OUT_WORDS
 from refusal_eval.stats.estimates.estimands import READINGS
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
@@ -173,12 +174,30 @@ def written_text(card: Card) -> str:
 
 def is_out_of_fold(card: Card) -> bool:
     """Tell whether fits or calibrations gave the card's labels that had not seen the answer or its like."""
-    return "out of fold" in str(card.get("labels_from", "")) and not is_calibrated_elsewhere(card)
+    unseen = any(words in str(card.get("labels_from", "")) for words in ("out of fold", SOURCE_OUT_WORDS))
+    return unseen and not is_calibrated_elsewhere(card)
 
 
 def is_calibrated_elsewhere(card: Card) -> bool:
     """Tell whether labels and probabilities come from a calibration on another gold set."""
     return str(card.get("labels_from", "")).startswith("a calibration on gold")
+
+
+LEFT_OUT_TEXTS = {
+    PROMPT_OUT: "out of fold",
+    MODEL_OUT: "answering model and prompt out",
+    SOURCE_OUT: "source out",
+}
+
+
+def unseen_parts(card: Card) -> list[tuple[str, Card]]:
+    """Return a card's numbers by each of the fits that had not seen the like of an answer, the headline last, in words.
+
+    Where there is one source, the words say so.
+    """
+    parts = [(LEFT_OUT_TEXTS[how], part) for how, part in card.get("unseen", {}).items()]
+    alone = "" if SOURCE_OUT in card.get("unseen", {}) else f": {OWN_KIND_WORDS}"
+    return [(text + alone, part) for text, part in parts]
 
 
 def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
@@ -241,7 +260,10 @@ def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
 
 def _answers(card: Card) -> str:
     """How many answers of a gold set the judge labelled, and whether they had a part in what labelled them."""
-    out_of_fold = ", out of fold" if is_out_of_fold(card) else ""
+    source = str(card.get("labels_from", ""))
+    how = f", their {SOURCE_OUT_WORDS}" if SOURCE_OUT_WORDS in source else ", out of fold"
+    how += f": {OWN_KIND_WORDS}" if OWN_KIND_WORDS in source else ""
+    out_of_fold = how if is_out_of_fold(card) else ""
     return f"{of_all(card['n_judged'], card['n'])} answers{written_text(card)}{out_of_fold}"
 
 

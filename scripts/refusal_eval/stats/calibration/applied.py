@@ -12,6 +12,8 @@ DIGITS = 9
 # Where a probability is cut before its logit is taken: 0 and 1 have none, and a judge's last digits mean little.
 LEAST = 1e-6
 # What the labels of a card are that nothing was fitted for.
+# How it is said that a judge which was fitted on gold judged it by fits that had not seen its source, or had.
+SOURCE_OUT_WORDS, OWN_KIND_WORDS = "source left out", "measured on its own kind of prompt alone"
 OWN_LABELS, OWN_THRESHOLD = "the judge's own labels", "the judge's own threshold"
 
 Calibration = Mapping[str, Any]

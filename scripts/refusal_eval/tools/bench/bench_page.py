@@ -13,7 +13,15 @@ from refusal_eval.features.judge_cards.judge_cards_table import cards_frame
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import NO_DATA, Card, Labels, clean, number
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
-from refusal_eval.report.paper.table_notes import is_peoples, levels_text, of_all, share_text, value_text, weights_text
+from refusal_eval.report.paper.table_notes import (
+    is_peoples,
+    levels_text,
+    of_all,
+    share_text,
+    unseen_parts,
+    value_text,
+    weights_text,
+)
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 READING = "broad"
@@ -110,7 +118,7 @@ def _groups(found: Benchmark) -> Table:
 
 def _parts(card: Card) -> Iterator[tuple[str, Card]]:
     """All answers of a card, then the parts of them; in each kind the worst first, those with few of a class last."""
-    yield "all", card
+    yield from [(f"all, {how}", part) for how, part in unseen_parts(card)] or [("all", card)]
     for kind, name in (("models", "answering_model"), ("expectations", "expectation"), ("languages", "language")):
         of_kind = sorted(card[kind], key=lambda group: (*_worth(group), str(group[name])))
         for group in of_kind:
