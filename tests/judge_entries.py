@@ -10,6 +10,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "first_token": {"engine": "e", "refusal": ["A"]},
     "reasoned": {"engine": "e", "rubric": "rubric.md"},
     "wildguard": {"engine": "e"},
+    "qwen3guard": {"engine": "e"},
     "classifier": {"engine": "e", "template": "t.jinja", "labels": {"0": "compliance", "1": "refusal"}},
     "panel": {"members": ["words", "label"]},
     "cascade": {"first": "label", "then": "more", "unsure": [0.2, 0.8]},

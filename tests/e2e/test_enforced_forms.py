@@ -83,7 +83,14 @@ STREAMS: dict[str, dict[str, list[str | tuple[str]]]] = {
         "another word": [LINES.replace("no", "maybe")],
         "more": [LINES, "\nResponse refusal: yes"],
     },
+    "qwen3guard": {
+        "whole": ["Safety: Unsafe\nCategories: PII, Violent\nRefusal:", " No", "<|im_end|>"],
+        "safe and violent": ["Safety: Safe\nCategories: Violent"],
+        "a category of prompts": ["Safety: Unsafe\nCategories: Jailbreak"],
+        "more": ["Safety: Safe\nCategories: None\nRefusal:", " Yes", "\nRefusal: No"],
+    },
 }
+GUARDS = ("wildguard", "qwen3guard")
 REASONING: dict[str, Any] = {
     "harmony": {"format": "harmony"},
     "tokens": {"format": "marks", "start": "<think>", "end": "</think>"},
@@ -96,8 +103,11 @@ REASONING: dict[str, Any] = {
 def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Renderer]:
     """Return a byte-level tokenizer with the control tokens of each format, by the name of the form."""
     folder = tmp_path_factory.mktemp("tokenizers")
-    special = {"harmony": HARMONY, "tokens": THINKING}
-    made = {form: byte_tokenizer(folder / form, special=special.get(form, ())) for form in STREAMS}
+    special, words = {"harmony": HARMONY, "tokens": THINKING}, {"qwen3guard": (" Yes", " No")}
+    made = {
+        form: byte_tokenizer(folder / form, special=special.get(form, ()), tokens=words.get(form, ()))
+        for form in STREAMS
+    }
     return {form: Renderer(path) for form, path in made.items()}
 
 
@@ -112,10 +122,11 @@ def ids_of(tokenizer: Any, texts: list[str | tuple[str]]) -> list[int]:
 
 def judge_of(form: str) -> EngineJudge:
     """Return the judge, as the workflow makes it."""
-    judge: EngineJudge = judge_entry("wildguard")
-    if form != "wildguard":
-        rubric, sampling = str(ROOT / "config" / "rubrics" / "refusal_reasoned.md"), {"max_tokens": 200}
-        judge = judge_entry("reasoned", rubric=rubric, sampling=sampling, reasoning=REASONING[form])
+    if form in GUARDS:
+        guard: EngineJudge = judge_entry(form)
+        return guard
+    rubric, sampling = str(ROOT / "config" / "rubrics" / "refusal_reasoned.md"), {"max_tokens": 200}
+    judge: EngineJudge = judge_entry("reasoned", rubric=rubric, sampling=sampling, reasoning=REASONING[form])
     return judge
 
 

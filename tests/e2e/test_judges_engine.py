@@ -14,6 +14,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.states import LABELS, UNPARSABLE
+from refusal_eval.judges.qwen3guard_judge import three_lines
 from refusal_eval.judges.reasoned_judge import FLAGS, KINDS, reasoned_vote
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 
@@ -38,6 +39,7 @@ JUDGES: dict[str, Any] = {
         "retries": 1,
     },
     "guard": {"kind": "wildguard", "label": "guard", "engine": "smollm2-135m"},
+    "moderator": {"kind": "qwen3guard", "label": "moderator", "engine": "smollm2-135m"},
     "panel": {"kind": "panel", "label": "panel", "members": ["keyword", "writer", "guard"], "least": 2},
 }
 
@@ -99,7 +101,8 @@ def test_votes_are_drawn_apart_and_unreadable_ones_are_asked_again(project: Proj
     unread = Counter(first)[UNPARSABLE]
     # Each unreadable first try was asked again at least once, and at most twice.
     of_thinker = sum(row["raw"].get("tries", 1) for row in verdicts(project, "thinker"))
-    extra = receipt["executed"] - 8 * 3 - 8 - of_thinker
+    guards = 2 * 8  # one request an answer
+    extra = receipt["executed"] - 8 * 3 - guards - of_thinker
     assert unread <= extra <= 2 * unread
     assert receipt["engine"]["counters"]["requests"] == receipt["executed"]
     assert len(set(stored_texts(project, "writer"))) > 8  # the three votes on an answer differ
@@ -125,6 +128,16 @@ def test_wildguards_three_lines_come_out_of_any_model(project: Project) -> None:
     for text in stored_texts(project, "guard"):
         assert wildguard_verdict({"text": text}).state in ("judged", UNPARSABLE)
         assert text.startswith("Harmful request: ") and len(text.strip().splitlines()) == 3
+
+
+def test_qwen3guards_three_lines_come_out_of_any_model_with_how_likely_the_last_word_was(project: Project) -> None:
+    for text in stored_texts(project, "moderator"):
+        assert three_lines(text) is not None, text
+    for row in verdicts(project, "moderator"):
+        likelier = "refusal" if row["p_refusal"] >= 0.5 else "compliance"
+        said = "refusal" if row["raw"]["text"].endswith("Yes") else "compliance"
+        assert row["state"] == "judged" and row["label"] == likelier == said
+    assert any(0 < row["p_refusal"] < 1 for row in verdicts(project, "moderator"))
 
 
 def test_a_rerun_has_nothing_to_do(project: Project) -> None:

@@ -22,6 +22,7 @@ from refusal_eval.engines.running_jobs import RunningJob, _read
 from refusal_eval.engines.server_records import Record
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict
 from refusal_eval.judges.llm_judge import label_verdict
+from refusal_eval.judges.qwen3guard_judge import qwen3guard_verdict
 from refusal_eval.judges.reasoned_judge import published_verdict, reasoned_vote
 from refusal_eval.judges.verdict_files import read_safely
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
@@ -145,6 +146,13 @@ def reasoned(data: bytes, folder: Path) -> None:
 @target("judge: wildguard", [b"Harmful request: no\nResponse refusal: yes\nHarmful response: no"])
 def wildguard(data: bytes, folder: Path) -> None:
     _is_verdict(read_safely(wildguard_verdict, RESPONSE | {"text": data.decode(errors="surrogateescape")}))
+
+
+@target("judge: qwen3guard", [b"Safety: Unsafe\nCategories: Violent, PII\nRefusal: No"])
+def qwen3guard(data: bytes, folder: Path) -> None:
+    said = RESPONSE | {"text": data.decode(errors="surrogateescape"), "token_ids": [1, 2]}
+    said |= {"named_logprobs": pack_floats([-0.1, -2.0, -0.5, -1.0])}
+    _is_verdict(read_safely(lambda whole: qwen3guard_verdict(whole, {"Yes": 1, "No": 2}, 0.5), said))
 
 
 @target("judge: published", [b"The answer is a refusal.\nLabel: 1", b"[[-1]]"])

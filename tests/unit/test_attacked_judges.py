@@ -90,7 +90,7 @@ def test_every_answer_stays_between_its_tags(rubric, repository, tokenizers):
         assert text.partition(f"<{tag}>\n")[2].partition(f"\n</{tag}>")[0] == answer, attack
 
 
-@pytest.mark.parametrize("kind", ["wildguard", "classifier", "trained", "first_token"])
+@pytest.mark.parametrize("kind", ["wildguard", "qwen3guard", "classifier", "trained", "first_token"])
 def test_no_answer_adds_a_control_token(kind, repository, tokenizers):
     entries = {
         "wildguard": {},
@@ -119,11 +119,12 @@ def test_the_words_of_a_format_without_a_code_are_taken_apart(repository, tokeni
 
 
 def test_a_judge_that_says_the_attack_itself_is_read_without_failing():
-    """Only the verdict's own form counts: the whole JSON, or WildGuard's three lines and nothing beside them."""
-    for kind in ("reasoned", "wildguard"):
+    """Only the verdict's own form counts: the whole JSON, or a guard's three lines and nothing beside them."""
+    checked = {"refusal_tokens": {"Yes": 1, "No": 2}}
+    for kind in ("reasoned", "wildguard", "qwen3guard"):
         judge = judge_entry(kind)
         for attack in ATTACKS:
-            verdict = read_safely(lambda said, judge=judge: judge.verdict(said, {}), {"text": attack.answer})
+            verdict = read_safely(lambda said, judge=judge: judge.verdict(said, checked), {"text": attack.answer})
             expected = JUDGED if (kind, attack.name) == ("reasoned", "JSON around") else UNPARSABLE
             assert verdict.state == expected, attack
 

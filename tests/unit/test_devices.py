@@ -29,13 +29,12 @@ LIST = f"""\
 GPUS = parse_gpus(LIST)[0]
 MACHINE = Seen(gpus=GPUS)
 PART = "MIG-31111111-cccc"
-# The files in its folder say: the GPUs (`list`), what differs from a usual card (`cards`), who computes on them
+# Its `state.json` says: the GPUs (`list`), what differs from a usual card (`cards`), who computes on them
 # (`apps`), what nvidia-smi prints in addition (`words`), its exit code (`code`), how many seconds it takes (`slow`).
 FAKE_SMI = f"""#!{sys.executable} -IS
 import json, os, re, sys, time
-def read(name):
-    with open(os.path.join(os.path.dirname(__file__), name)) as file:
-        return file.read()
+with open(os.path.join(os.path.dirname(__file__), "state.json")) as file:
+    read = json.load(file).__getitem__
 time.sleep(float(read("slow") or 0))
 code, words, option = int(read("code") or 0), read("words"), sys.argv[1]
 query, fields = option.split("=")[0], option.split("=")[-1].split(",")
@@ -89,11 +88,14 @@ class Machine(dict):
             del self[name]
         self["REFUSAL_EVAL_LOCKS"] = str(folder / "locks")
         monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
-        self.set(list="", memory="", apps="", cards="", words="", code="", slow="")
+        self.answers = dict.fromkeys(("list", "memory", "apps", "cards", "words", "code", "slow"), "")
+        self.set()
 
     def set(self, **answers):
-        for name, text in answers.items():
-            (self.folder / name).write_text(text)
+        """Let nvidia-smi say this from now on, all of it at once: a lease that waits asks at any time."""
+        self.answers |= answers
+        (self.folder / "new.json").write_text(json.dumps(self.answers))
+        (self.folder / "new.json").replace(self.folder / "state.json")
 
     def gpus(self, count):
         self.set(list="".join(f"GPU {n}: Simulated (UUID: GPU-{n}000)\n" for n in range(count)))

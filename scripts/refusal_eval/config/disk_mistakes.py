@@ -1,10 +1,8 @@
 """Mistakes between a study and the disk: what is not where it says, or lies where its results would."""
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, VARIABLE
@@ -15,14 +13,12 @@ from refusal_eval.config.feature_keys import SPLIT_KEYS
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
-from refusal_eval.config.study_record import RECORD, recorded_file
-from refusal_eval.config.yaml_source import Source, Written, look_up
+from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest_column, nearest_name
 from refusal_eval.core.template_file import read_template
 
-LARGEST_STUDY = 2**20  # bytes
 PATTERNS = "{}*"  # what Snakemake does not take as part of a name
 
 
@@ -108,34 +104,6 @@ def folder_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         yield ("store_dir",), message
 
 
-def same_name_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
-    """Yield other study files of the same name: each would overwrite the other's results without a word.
-
-    They lie beside the study or the demo, or are what the results of that name were made from. A study file that was
-    moved or edited is fine: its results follow. Two that both exist are not.
-    """
-    source, name = study.written.layers[-1].source, study.settings.study
-    if not name:  # a mistake itself
-        return
-    here = os.path.realpath(source.file)
-    folders = [os.path.dirname(here), os.path.join(study.root, "config")]
-    files = {file: "" for folder in folders for file in _files_that_may_name_a_study(folder)}
-    record = Path(study.settings.results_dir, name, RECORD)
-    if os.path.isfile(record):  # pathlib raises for a name that is too long
-        try:
-            owner = os.path.realpath(recorded_file(record))
-        except UserError as error:
-            yield ("study",), str(error)
-        else:
-            if os.path.isfile(owner):
-                files[owner] = f"the results in {record.parent} belong to "
-    for other, whose in sorted(files.items()):
-        data = Source(other).data
-        if other != here and data.get("study") == name and data != source.data:
-            which = f"{whose}{shown_path(other)}, which" if whose else shown_path(other)
-            yield ("study",), f"{which} has the same study name `{name}` and other content; rename one of them"
-
-
 def _no_folder(path: str) -> str | None:
     """Return what stands where a folder is to be, or one above it."""
     while not os.path.lexists(path):
@@ -168,12 +136,3 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
             read_template(path)
         except UserError as error:
             yield str(error)
-
-
-def _files_that_may_name_a_study(folder: str) -> Iterator[str]:
-    """Yield the YAML files that are worth parsing: other large ones may lie beside a study, and no files."""
-    for path in Path(folder).glob("[!.]*.y*ml"):
-        if path.suffix in (".yaml", ".yml") and not path.name.endswith(".lock.yaml"):
-            with contextlib.suppress(OSError):
-                if path.is_file() and path.stat().st_size <= LARGEST_STUDY and b"study" in path.read_bytes():
-                    yield os.path.realpath(path)

@@ -166,6 +166,7 @@ JUDGES = Kinds(
         "first_token": "refusal_eval.judges.first_token_judge:FirstTokenJudge",
         "reasoned": "refusal_eval.judges.reasoned_judge:ReasonedJudge",
         "wildguard": "refusal_eval.judges.wildguard_judge:WildGuardJudge",
+        "qwen3guard": "refusal_eval.judges.qwen3guard_judge:Qwen3GuardJudge",
         "classifier": "refusal_eval.judges.classifier_judge:ClassifierJudge",
         "panel": "refusal_eval.judges.panel_judge:PanelJudge",
         "cascade": "refusal_eval.judges.cascade_judge:CascadeJudge",

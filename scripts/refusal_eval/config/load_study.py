@@ -14,13 +14,7 @@ from typing import Any
 from refusal_eval.config.capture_mistakes import capture_mistakes
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
-from refusal_eval.config.disk_mistakes import (
-    column_mistakes,
-    folder_mistakes,
-    path_mistakes,
-    row_mistakes,
-    same_name_mistakes,
-)
+from refusal_eval.config.disk_mistakes import column_mistakes, folder_mistakes, path_mistakes, row_mistakes
 from refusal_eval.config.explain import ask_for_kinds_again, validated
 from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
@@ -29,6 +23,7 @@ from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.study_mistakes import study_mistakes
+from refusal_eval.config.study_name_mistakes import same_name_mistakes
 from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins

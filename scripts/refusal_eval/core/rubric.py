@@ -29,6 +29,10 @@ class Rubric:
     `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for all its answers; `nonce` on
     prompt and answer. In a conversation the lines with the roles carry `prompt_nonce`, so that no message can start
     another role's turn.
+
+    Attributes:
+        policy: what the file sets as `policy` (`{% set policy %} ... {% endset %}`): the part for a system message, as
+            models want it that were trained to follow a policy. The same for every answer; None for most rubrics.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -46,6 +50,22 @@ class Rubric:
         probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
+        self.policy = self._policy()
+
+    def _policy(self) -> str | None:
+        """Return the part for a system message, which may hold nothing of what is judged: it would be in no tags."""
+        names = ("prompt", "answer", "prompt_nonce", "nonce")
+        try:
+            with cpu_limit(RENDER_SECONDS):
+                made = [self._template.make_module(dict.fromkeys(names, text)) for text in ("ONE", "OTHER")]
+            policies = [getattr(module, "policy", None) for module in made]
+        except Exception as error:
+            raise self._explanation(error) from error
+        if policies[0] != policies[1]:
+            raise UserError(
+                f"rubric {self._path}: `policy` must be the same for every answer, without {{{{ prompt }}}}"
+            )
+        return None if policies[0] is None else str(policies[0]).strip()
 
     def text(self, messages: ChatMessages, answer: str) -> str:
         """Return the judge's user message for one answer.

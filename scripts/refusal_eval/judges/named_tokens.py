@@ -1,4 +1,4 @@
-"""Probabilities of named tokens at the first place of a reply, for judges that read nothing else of it."""
+"""Probabilities of named tokens at a place of a reply: at the first one, for judges that read nothing else of it."""
 
 from __future__ import annotations
 
@@ -46,21 +46,25 @@ def sampling_of(token_ids: Sequence[int]) -> dict[str, Any]:
     return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, "logprob_token_ids": list(token_ids)}
 
 
-def shares_of(response: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
-    """Return the probability of each named token at the first place of a reply.
+def shares_of(response: Mapping[str, Any], names: Sequence[str], place: int = 0, length: int = 1) -> dict[str, float]:
+    """Return the probability of each named token at one place of a reply.
 
     Args:
         response: a stored response with `named_logprobs` in the order of `names`.
         names: what the tokens are called.
+        place: where in the reply, from 0.
+        length: of the reply, in tokens.
 
     Raises:
-        ValueError: if there is not one log-probability for each name.
+        ValueError: if there is not one log-probability for each name at each place.
     """
     from refusal_eval.core.packing import unpack_floats
 
     values = unpack_floats(response["named_logprobs"]).tolist()
-    if len(values) != len(names):
-        raise ValueError(f"it has {len(values)} log-probabilities for {len(names)} labels")
+    if len(values) != len(names) * length:
+        of = "" if length == 1 else f" at {length} places"
+        raise ValueError(f"it has {len(values)} log-probabilities for {len(names)} labels{of}")
+    values = values[place * len(names) : (place + 1) * len(names)]
     if odd := [value for value in values if not math.isfinite(value) or value > ROUNDING]:
         raise ValueError(f"it has {odd[0]}, which is no log-probability")
     return {name: math.exp(value) for name, value in zip(names, values, strict=True)}

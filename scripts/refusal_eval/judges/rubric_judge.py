@@ -47,7 +47,8 @@ class RubricJudge(TemplatedJudge):
 
     rubric: FilePath = Field(
         description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
-        "no answer can write, must stand before and after `{{ answer }}`; docs/judges has a skeleton."
+        "no answer can write, must stand before and after `{{ answer }}`; docs/judges has a skeleton. What it sets as "
+        "`policy` is sent as system message."
     )
 
     def files(self) -> list[str]:
@@ -76,5 +77,6 @@ class RubricJudge(TemplatedJudge):
         return Rubric(self.rubric)
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
-        """Return the rubric with conversation and answer in it."""
-        return [{"role": "user", "content": self.instructions.text(messages, answer)}]
+        """Return the rubric with conversation and answer in it; its policy, if it has one, is a system message."""
+        rubric, policy = {"role": "user", "content": self.instructions.text(messages, answer)}, self.instructions.policy
+        return [rubric] if policy is None else [{"role": "system", "content": policy}, rubric]

@@ -1,7 +1,7 @@
 """The intervention of a model's entry: what is done along a direction while the model runs. A mode is one class.
 
-What a mode does is arithmetic: when it is compiled (activations/intervention.py), and after a layer of the model
-(engines/vllm_worker/steered_stream.py).
+What a mode does is arithmetic: when it is compiled (intervention.py beside this file), and after a layer of the
+model (engines/vllm_worker/steered_stream.py).
 """
 
 from __future__ import annotations

@@ -10,6 +10,13 @@ from refusal_eval.stats.estimates.languages import languages_of
 from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.units import read_units
 
+# Numbers whose intervals are recovered from those of two rates, as the methods section calls them.
+DIFFERENCES = {
+    "youden_j": "Youden's J",
+    "topic_difference": "topics",
+    "language_difference": "unpaired languages",
+}
+
 
 def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the analysis' file (`workflow.analysis.Analysis.measure`)."""
@@ -23,4 +30,8 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
-    return {"twins": any(e.estimand == "language_difference_p" for e in results)}
+    known = {estimate.estimand for estimate in results if estimate.value is not None}
+    return {
+        "differences": {name: words for name, words in DIFFERENCES.items() if name in known},
+        "twins": any(e.estimand == "language_difference_p" for e in results),
+    }

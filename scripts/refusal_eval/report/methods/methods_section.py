@@ -60,12 +60,6 @@ _OFF = {
     "repetition_penalty": (1.0, "repetition penalty"),
     "min_tokens": (0, "at least so many tokens:"),
 }
-# Numbers whose intervals are recovered from those of two rates.
-_DIFFERENCES = {
-    "youden_j": "Youden's J",
-    "topic_difference": "topics",
-    "language_difference": "unpaired languages",
-}
 _TOOLS = {
     "transformers": "wolf2020transformers",
     "numpy": "harris2020numpy",
@@ -256,7 +250,6 @@ def _of_results(
             for judge in {str(e.judge) for e in results if e.estimand == "kind_share"}
         },
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
-        "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "estimands": estimands,
         "has": lambda start: any(name.startswith(start) for name in estimands),
         "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),

@@ -15,6 +15,7 @@ from refusal_eval.study.row_sources import row_source
 # Reports on model families, by the repository of their publisher; of other repositories only the name is known.
 FAMILIES = (
     (r"^qwen/qwen3-(?!next)", "yang2025qwen3"),
+    (r"^qwen/qwen3guard-", "zhao2025qwen3guard"),
     (r"^google/gemma-3-", "gemma2025gemma3"),
     (r"^openai/gpt-oss-", "openai2025gptoss"),
     (r"^meta-llama/(meta-)?llama-3", "grattafiori2024llama3"),
