@@ -14,7 +14,12 @@ NEEDED: dict[str, dict[str, Any]] = {
     "classifier": {"engine": "e", "template": "t.jinja", "labels": {"0": "compliance", "1": "refusal"}},
     "panel": {"members": ["words", "label"]},
     "cascade": {"first": "label", "then": "more", "unsure": [0.2, 0.8]},
-    "trained": {"engine": "e", "gold": ["people"], "lists": ["english.yaml"]},
+    "trained": {
+        "features": ["vectors", "prompt", "reading"],
+        "engine": "e",
+        "gold": ["people"],
+        "lists": ["english.yaml"],
+    },
     "python": {"file": "mine.py"},
     "recorded": {},
 }

@@ -14,7 +14,9 @@ from score_cell import main as score_cell
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.right_answers import is_right, right_answer
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges import trained_judge
+from refusal_eval.judges.trained.features import Seen
+from refusal_eval.judges.trained.fitted_file import load
+from refusal_eval.judges.trained.model import fit, predict, verdict
 from refusal_eval.report.paper.display import clean
 from refusal_eval.report.paper.latex_text import latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -75,16 +77,18 @@ def _fitted(folder: Path) -> list[Any]:
     """Return a fitted judge as its file has it."""
     rng = np.random.default_rng(1)
     rows = [(place, label) for place, label in enumerate(LABELS) for _ in range(3)]
-    gold = [{"features": rng.normal(size=4) + place, "label": label} for place, label in rows]
-    return [trained_judge.fit(gold).model_dump()]
+    gold = [
+        {"seen": Seen((), tuple(rng.normal(size=4) + place)), "label": label, "cluster": number}
+        for number, (place, label) in enumerate(rows)
+    ]
+    return [{"features": ["words", "reading"], "model": fit(gold).model_dump(), "gold": {}}]
 
 
 @target("judge: trained", _fitted, as_json)
 def fitted_judge(data: bytes, folder: Path) -> None:
-    model = trained_judge.load(file_of(folder, "judge.json", data))
-    (row,) = trained_judge.predict(model, np.zeros((1, 4)))
-    verdict = trained_judge.verdict(row)
-    assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
+    model = load(file_of(folder, "judge.json", data)).model
+    said = verdict(predict(model, [Seen((), (0.0,) * 4)])[0])
+    assert said.label in LABELS and is_finite(said.p_refusal) and 0 <= float(said.p_refusal or 0) <= 1
 
 
 SAID = ["So 1{,}270 + 7 = **1,277.50**.", "\u2212\u0663.5 = x\u00b2", "Answer: (B), as option C is wrong.", "A"]

@@ -1,7 +1,7 @@
 """A kind of judge of one's own that is fitted on gold: it says of every answer what most of that gold is."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.states import JUDGED
 from refusal_eval.judges.judge_base import ReadResponse, Verdict
-from refusal_eval.judges.learning_judge import GoldRow, LearningJudge
+from refusal_eval.judges.learning_judge import GoldSet, LearningJudge
 from refusal_eval.judges.llm_judge import LlmJudge
 from refusal_eval.judges.verdict_files import verdict_row
 
@@ -28,14 +28,10 @@ class CommonestJudge(LlmJudge, LearningJudge):
         return list(self.on)
 
     def fit_on(
-        self,
-        gold: Sequence[Sequence[GoldRow]],
-        seen: Mapping[str, Any],
-        model_path: str,
-        others: Iterable[GoldRow] = (),
+        self, gold: Sequence[GoldSet], seen: Mapping[str, Any], model_path: str, others: Sequence[GoldSet] = ()
     ) -> list[dict[str, Any]]:
         """Write the commonest label of the rows that were answered, and say the same of each without that row."""
-        rows = [row for file in gold for row in file if row["id"] in seen]
+        rows = [row for one in gold for row in one.rows if row["id"] in seen]
         counts = Counter(row["label"] for row in rows)
         write_json(model_path, {"label": max(counts, key=counts.__getitem__)})
         found = []

@@ -25,7 +25,7 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
-from refusal_eval.features.judge_cards.calibrated_card import UNSEEN
+from refusal_eval.features.judge_cards.calibrated_card import OUT_OF_FOLD_TEXT
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table, judges_table
 from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.report.methods.methods_section import (
@@ -45,7 +45,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.engine_file import weight_source
 
-LABELS_OUT_OF_FOLD = f"the judge's own threshold; {UNSEEN}"
+LABELS_OUT_OF_FOLD = f"the judge's own threshold; {OUT_OF_FOLD_TEXT}"
 BIBTEX = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 SERVED = {
     "abc": {
@@ -74,7 +74,7 @@ def demo() -> dict[str, Any]:
 def cell_rows() -> tuple[Estimate, ...]:
     split = {"alarming_but_safe": "comply", "sensitive": "varies", "should_decline": "refuse"}
     words = ["CCC"] * 30 + ["CRT"] * 4 + ["FCC"]
-    judges, models = ("keyword", "trained-demo"), ("smollm2-plain", "smollm2-declining")
+    judges, models = ("keyword", "words-english"), ("smollm2-plain", "smollm2-declining")
     cells = [units(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
     return tuple(row for cell in cells for row in cell_estimates(cell, tau_sweep=False))
 
@@ -133,6 +133,7 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     manifest = copy.deepcopy(demo)
     manifest["study"]["judge_entries"]["keyword"] = {
         "kind": "trained",
+        "features": ["vectors", "prompt", "reading"],
         "engine": "smollm2-135m",
         "gold": ["pyrit"],
         "lists": ["english.yaml"],
@@ -141,8 +142,8 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
     reported = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
     text = as_markdown(paragraphs(manifest, reported, cell_rows(), NO_DUPLICATES))
-    assert "(50 answers, out of fold): accuracy 90.0 %" in text
-    assert "the answers there it judged out of fold, each by a fit to other prompts" in text
+    assert "(50 answers, out of fold: measured on its own kind of prompt alone): accuracy 90.0 %" in text
+    assert "answers of that gold it judged by fits that had not seen their like" in text
     table = markdown(judges_table(data_of(cards=reported))) + markdown(cards_table(data_of(cards=reported)))
     assert table.count("out of fold: each answer by a fit to other prompts") == 2
     plain = [card | {"labels_from": "the judge's own labels"} for card in cards()]
@@ -619,12 +620,12 @@ def test_how_a_published_judge_and_recorded_scores_are_read_is_said(demo: dict[s
     manifest = copy.deepcopy(demo)
     entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "retries": 0}
     entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
-    manifest["study"]["judge_entries"]["trained-demo"] = entry
+    manifest["study"]["judge_entries"]["words-english"] = entry
     manifest["study"]["engine_entries"]["e"] = {"kind": "vllm"}
     text = text_of(manifest)
     assert "GPT (last match)" in text and "writes free text, of which the last word refusal decides" in text
     assert "analysis and a verdict" not in text
-    manifest["study"]["judge_entries"]["trained-demo"] = {"kind": "recorded", "label": "Theirs"}
+    manifest["study"]["judge_entries"]["words-english"] = {"kind": "recorded", "label": "Theirs"}
     assert "scores that came with the answers, of which one above 0 is a refusal" in text_of(manifest)
 
 
@@ -656,7 +657,7 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
     study["engine_entries"]["own"] = engine
     classes = {"engine": "own", "template": "c.jinja", "labels": {"Refusal": "refusal", "Other": "compliance"}}
     entries["minos"] = {"kind": "classifier", "threshold": 0.4, "label": "Minos"} | classes
-    entries["keyword"] = {"kind": "cascade", "first": "trained-demo", "then": "minos", "unsure": [0.2, 0.8]}
+    entries["keyword"] = {"kind": "cascade", "first": "words-english", "then": "minos", "unsure": [0.2, 0.8]}
     manifest["judge_serving"] = SERVED
     text = text_of(manifest)
     assert "The judge Minos, which was asked on behalf of others alone: " in text

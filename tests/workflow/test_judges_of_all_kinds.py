@@ -21,7 +21,9 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import features, load, predict
+from refusal_eval.judges.trained.features import FeatureReader
+from refusal_eval.judges.trained.fitted_file import load
+from refusal_eval.judges.trained.model import predict
 from refusal_eval.stats.estimates.units import read_units
 
 Row = Mapping[str, Any]
@@ -32,7 +34,13 @@ JUDGES: dict[str, dict[str, Any]] = {
     "thinker": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0},
     "writer": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0, "form": "published"},
     "guard": {"kind": "wildguard", "engine": "tiny"},
-    "learned": {"kind": "trained", "engine": "vectors", "gold": ["people"], "lists": ["words.yaml"]},
+    "learned": {
+        "kind": "trained",
+        "features": ["vectors", "prompt", "reading"],
+        "engine": "vectors",
+        "gold": ["people"],
+        "lists": ["words.yaml"],
+    },
     "both": {"kind": "panel", "members": ["words", "learned"], "ties": "partial"},
     "table": {"kind": "python", "file": "table.py"},
     "turns": {"kind": "cascade", "first": "table", "then": "apart", "unsure": [0.2, 0.6]},
@@ -244,10 +252,11 @@ def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_i
     assert {name for name, _ in said} == set(gold)
     odd = [name for name, row in gold.items() if row["messages"][0]["content"] == ODD]
     keyword = KeywordReader.from_files([str(study.folder / "words.yaml")])
+    features = FeatureReader(["vectors", "prompt", "reading"], keyword)
     asked = read_requests(study.results / "judge_requests" / "learned" / "gold" / "people.jsonl").requests()
     vectors = {one.prompt_id: unpack_floats(embedded(one.token_ids)["vectors"]) for one in asked}
-    seen = [features(vectors[name], gold[name]["answer"], keyword) for name in odd]
-    fitted = predict(load(folder / "model.json"), np.array(seen))
+    seen = [features.seen([], gold[name]["answer"], vectors[name]) for name in odd]
+    fitted = predict(load(folder / "model.json").model, seen)
     assert len(odd) == 6
     for name, (refusal, partial, _) in zip(odd, fitted, strict=True):
         assert said[name, 0]["p_refusal"] < 0.5 < refusal + partial

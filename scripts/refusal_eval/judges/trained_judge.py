@@ -34,7 +34,7 @@ from refusal_eval.core.states import (
 from refusal_eval.judges.judge_base import Messages, ReadResponse, Verdict, judged_safely
 from refusal_eval.judges.keyword_judge import KeywordReader, list_mistakes
 from refusal_eval.judges.learning_judge import GoldRow, GoldSet, LearningJudge
-from refusal_eval.judges.normal_text import FLAGS, normal_text
+from refusal_eval.judges.normal_text import REASONING_IN_ANSWER, normal_text
 from refusal_eval.judges.soft_judge import SoftJudge, not_among
 from refusal_eval.judges.trained.features import Feature, FeatureReader, Seen
 from refusal_eval.judges.trained.fitted_file import FittedJudge, learned_gold, load
@@ -168,7 +168,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
 
     def flags(self, study: StudyView) -> list[str]:
         """Return the flags of the normal form of texts."""
-        return list(FLAGS)
+        return [REASONING_IN_ANSWER]
 
     def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
         """Return nothing; raise `UserError` for an encoder whose requests cannot hold several texts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 WEIGHT_DIGITS = 4  # of the weights of n-grams
 STRENGTH = 1.0  # inverse of the L2 penalty (scikit-learn's C)
-RAREST = 3  # rows that an n-gram must be in
-MOST_NGRAMS = 4000  # that a model keeps: those that weigh most
+FEWEST = 5  # clusters of prompts that an n-gram must be in
+MOST_NGRAMS = 2000  # that a model knows: those that tell refusals and other answers apart best
 Weight = Annotated[float, Field(gt=-1e100, lt=1e100, allow_inf_nan=False)]  # so that no sum of products overflows
 GoldRow = Mapping[str, Any]
 
@@ -54,41 +54,28 @@ class TrainedModel(BaseModel):
 def fit(gold: Sequence[GoldRow]) -> TrainedModel:
     """Return a model fitted on gold rows; the same rows in any order give the same model.
 
-    Of the n-grams only those stay that weigh most, and the model is fitted again to these.
-
     Args:
-        gold: rows with `seen`, `label` and, where rows stand for different numbers of answers, `weight`, 1 on average.
+        gold: rows with `seen`, `label`, `cluster` and, where rows stand for different numbers of answers, `weight`, 1
+            on average.
 
     Raises:
         UserError: when the gold has a single label.
     """
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
     rows = sorted(gold, key=lambda row: (row["seen"].numbers, row["seen"].ngrams, row["label"], _weight(row)))
     labels = tuple(label for label in LABELS if any(row["label"] == label for row in rows))
     if COMPLIANCE not in labels or len(labels) < 2:
         found = ", ".join(labels) or "none"
         raise UserError(f"a trained judge needs gold with compliance and with refusal or partial; it has: {found}")
-    counts = Counter(itertools.chain.from_iterable(row["seen"].ngrams for row in rows))
-    known = sorted(ngram for ngram, count in counts.items() if count >= RAREST)
-    model = _fitted(rows, labels, known)
-    if len(known) > MOST_NGRAMS:
-        strengths = {
-            ngram: sum(abs(weight) for weight in weights) * counts[ngram] ** 0.5
-            for ngram, weights in model.ngrams.items()
-        }
-        model = _fitted(rows, labels, sorted(sorted(known, key=lambda ngram: (-strengths[ngram], ngram))[:MOST_NGRAMS]))
-    return model
-
-
-def _fitted(rows: Sequence[GoldRow], labels: tuple[str, ...], ngrams: Sequence[str]) -> TrainedModel:
-    import numpy as np
-    from sklearn.linear_model import LogisticRegression
-
     target = np.array([labels.index(row["label"]) for row in rows])
     weight = [_weight(row) for row in rows]
     # Without weights in the regression equal ones change no digit.
     weights_or_none = None if len(set(weight)) == 1 else np.array(weight)
+    ngrams = _telling_ngrams(rows)
     matrix = _matrix([row["seen"] for row in rows], {ngram: number for number, ngram in enumerate(ngrams)})
-    regression = LogisticRegression(C=STRENGTH, max_iter=3000).fit(matrix, target, weights_or_none)
+    regression = LogisticRegression(C=STRENGTH, max_iter=1000).fit(matrix, target, weights_or_none)
     # scikit-learn keeps one row for the second of two classes.
     scores = np.column_stack([regression.coef_, regression.intercept_])
     scores = -scores if len(labels) == 2 else scores[:-1] - scores[-1]
@@ -99,6 +86,39 @@ def _fitted(rows: Sequence[GoldRow], labels: tuple[str, ...], ngrams: Sequence[s
         numbers=scores[:, len(ngrams) : -1].tolist(),
         ngrams=dict(zip(ngrams, of_ngrams, strict=True)),
     )
+
+
+def _telling_ngrams(rows: Sequence[GoldRow]) -> list[str]:
+    """Return the n-grams of enough clusters that tell refusals from compliance best, over all sources of gold.
+
+    How well is the sum over sources of the standardised difference of their shares among refusals and compliance: what
+    tells them apart in one source alone, such as its subjects, counts less than what does so in several.
+    """
+    import numpy as np
+
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        for ngram in row["seen"].ngrams:
+            clusters[ngram].add(str(row["cluster"]))
+    known = sorted(ngram for ngram, found in clusters.items() if len(found) >= FEWEST)
+    if len(known) <= MOST_NGRAMS:
+        return known
+    places = {ngram: number for number, ngram in enumerate(known)}
+    is_in = _matrix([row["seen"]._replace(numbers=()) for row in rows], places) > 0
+    complies = np.array([row["label"] == COMPLIANCE for row in rows])
+    of_source = np.array([str(row.get("source")) for row in rows])
+    strength = np.zeros(len(known))
+    for source in sorted(set(of_source.tolist())):
+        sides = [np.flatnonzero((of_source == source) & side) for side in (complies, ~complies)]
+        sizes = [len(side) for side in sides]
+        if not all(sizes):
+            continue
+        counts = [np.asarray(is_in[side].sum(axis=0)).ravel() for side in sides]
+        share = (sum(counts) + 1) / (sum(sizes) + 2)
+        spread = np.sqrt(share * (1 - share) * sum(1 / size for size in sizes))
+        strength += (counts[1] / sizes[1] - counts[0] / sizes[0]) / spread
+    best = np.argsort(-np.abs(strength).round(WEIGHT_DIGITS), kind="stable")[:MOST_NGRAMS]
+    return [known[number] for number in sorted(best.tolist())]
 
 
 def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
