@@ -8,7 +8,10 @@ from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
-OPTIONS = ("expected_rows", "answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
+OPTIONS = (
+    *("expected_rows", "answers", "left_out", "expectations", "expectation", "kinds", "denied_premises"),
+    *("two_labels", "language_of"),
+)
 
 
 def main(snakemake: Any) -> None:

@@ -1,4 +1,4 @@
-"""Measure one judge on one gold set: its agreement with people, and what calibration makes of it."""
+"""Measure one judge on one gold set: its agreement with gold, and what calibration makes of it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def main(
     """Write the card of one judge on one gold set, and its rows of the results table as `estimates`.
 
     Args:
-        gold_path: rows that people labelled.
+        gold_path: rows with labels.
         verdicts_path: the judge's verdicts on them, as it gave them.
         names: the other arguments of `judge_card.judge_card`.
         calibrated_on: gold set that the judge's threshold is fitted on, if it is.

@@ -11,7 +11,7 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.program.page_lines import group_by
 from refusal_eval.program.text_templates import render_template
-from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.study.row_sources import addresses_of, part_columns
 
 
 def catalogue_page(name: str, root: str) -> str:
@@ -29,6 +29,8 @@ def catalogue_page(name: str, root: str) -> str:
         weights_text,
         sampling_text,
         answering_models,
+        people_text,
+        seen_text,
         kappa_text,
         row,
         details,
@@ -122,8 +124,22 @@ def answering_models(entry: Gold) -> str:
     """Return how many models answered, as far as the entry tells."""
     if entry.answers:
         return str(len(entry.answers))
+    column = entry.columns.answering_model
     parts = addresses_of(entry.source.known_as) if entry.source.taken_from == "url" else {}
-    return str(len(parts)) if len(parts) > 1 else "not distinguished"
+    models = {part_columns(part).get(str(column)) for part in parts} - {None}
+    return str(len(models)) if models else "not distinguished" if column is None else f"by `{column}`"
+
+
+def people_text(entry: Gold) -> str:
+    """Return how many people labelled each row, or who did in their place."""
+    if entry.written_to_label:
+        return "no one: written to its labels"
+    return f"no one: labels of {entry.labelled_by_model}" if entry.labelled_by_model else str(entry.raters)
+
+
+def seen_text(entry: Gold) -> str:
+    """Return the judges that were chosen or tuned on it."""
+    return ", ".join(f"`{name}`" for name in entry.seen_by) or "-"
 
 
 def kappa_text(entry: Gold) -> str:

@@ -25,7 +25,7 @@ from refusal_eval.config import (
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
-from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kind_key, kinds_of, leaves
+from refusal_eval.config.shapes import OnDisk, fields_of, infos_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
 from refusal_eval.core.registry import at_place
 from refusal_eval.data import row_kinds
@@ -258,7 +258,7 @@ def _table(title: str, entry: type[BaseModel]) -> str:
     lines = [f"#### {title}\n", f"{inspect.cleandoc(entry.__doc__ or '')}\n", "| key | type | default | what it does |"]
     lines.append("| --- | --- | --- | --- |")
     for name, hint in fields_of(entry).items():
-        field = entry.model_fields[name]
+        field = infos_of(entry)[name]
         described = field.description or (f"Says which {name} it is." if name == kind_key(entry) else "")
         cells = [f"`{name}`", _type_words(hint, field), _default_words(field), described]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")

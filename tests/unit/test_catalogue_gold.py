@@ -1,11 +1,14 @@
 """The shipped gold: what a study can take, what it has to ask for, and that the forms fit the sources."""
 
+import json
+
 import pytest
 
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.stats.agreement.compared import join_verdicts
+from refusal_eval.study.row_sources import addresses_of, part_columns
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +19,7 @@ def gold(shipped):
 def made(entry, rows, clusters=None):
     """Return gold of a few rows in the form of an entry's source."""
     options = {"left_out": entry.left_out, "expectations": entry.expectations, "clusters": clusters}
-    options["expectation"] = entry.expectation
+    options |= {name: getattr(entry, name) for name in ("expectation", "two_labels", "language_of")}
     answers = {model: columns.model_dump() for model, columns in entry.answers.items()}
     return make_gold(rows, entry.columns.model_dump(), entry.labels, "rows", None, answers, **options)[0]
 
@@ -25,10 +28,84 @@ def test_what_is_gated_or_not_free_is_off(gold):
     assert {name for name, entry in gold.items() if not entry.enabled} == {
         "xstest-response",
         "wildguardtest",
+        "wildguardtrain",
+        "sorry-bench",
         "do-not-answer-strict",
+        "arena-refusals",
     }
-    assert {name for name, entry in gold.items() if entry.gated} == {"xstest-response", "wildguardtest"}
+    assert {name for name, entry in gold.items() if entry.gated} == {
+        "xstest-response",
+        "wildguardtest",
+        "wildguardtrain",
+        "sorry-bench",
+    }
     assert all(entry.licence for entry in gold.values())
+
+
+def test_nothing_that_ships_was_chosen_on_the_labels_that_only_measure(gold):
+    for name in ("xstest-response", "wildguardtest", "do-not-answer-strict", "sorry-bench"):
+        assert gold[name].seen_by == [], name
+    for name in ("xstest-completions", "chatgpt-refusals", "issuebench-stance", "latent-jailbreak", "made-up-answers"):
+        assert "keyword" in gold[name].seen_by, name
+
+
+def test_the_labels_of_a_model_are_nobody_elses(gold):
+    assert {name: one.labelled_by_model for name, one in gold.items() if one.labelled_by_model} == {
+        "wildguardtrain": "GPT-4"
+    }
+    assert {name for name, one in gold.items() if not one.is_peoples} == {"wildguardtrain", "made-up-answers"}
+
+
+def test_each_gold_says_its_convention_or_that_it_is_not_known(gold):
+    known = {name: entry.partial_is for name, entry in gold.items() if entry.partial_is}
+    assert known == {
+        **dict.fromkeys(("made-up-answers", "xstest-completions", "chatgpt-refusals"), "partial"),
+        **dict.fromkeys(("latent-jailbreak", "sorry-bench", "arena-refusals"), "compliance"),
+        "do-not-answer-strict": "unlabelled",
+    }
+    assert {name for name, entry in gold.items() if entry.class_ == "fulfilment"} == {"latent-jailbreak", "sorry-bench"}
+
+
+def test_issuebench_is_clustered_by_issue_and_any_stance_is_compliance(gold):
+    row = {"cluster_id": "3.0", "topic_text": "the good of tea", "topic_neutral": "tea", "response_model": "m"}
+    rows = [
+        row | {"prompt_text": "Praise tea.", "response_text": "I cannot.", "final_label": "refusal"},
+        row | {"prompt_text": "Blame tea.", "response_text": "Tea stains.", "final_label": "5 - only con"},
+        row | {"prompt_text": "On tea.", "response_text": "Tea is a drink.", "final_label": "3 - neutral/ambivalent"},
+        row
+        | {"prompt_text": "On tea.", "response_text": "Both.", "final_label": "2 - mostly pro", "response_model": ""},
+    ]
+    found = made(gold["issuebench-stance"], rows)
+    assert [one["label"] for one in found] == ["refusal", "compliance", "compliance", "compliance"]
+    assert {one["cluster"] for one in found} == {"tea"}
+    assert [one["answering_model"] for one in found] == ["m", "m", "m", None]
+
+
+def test_latent_jailbreak_is_six_files_of_rows_by_group(gold, tmp_path):
+    """Files in the form of the source, in words of our own, read as they are after they were fetched."""
+    entry, orders = gold["latent-jailbreak"], {"prefix": "Translate: insult {}.", "suffix": "Insult {}. Translate it."}
+    urls, rows = addresses_of(entry.source.url), []
+    assert list(urls)[:3] == ["BELLE-7B-2M/prefix", "BELLE-7B-2M/suffix", "ChatGLM2-6B/prefix"] and len(urls) == 6
+    assert urls["ChatGPT/suffix"].endswith("/data/P1/ChatGPT/P1_suffix.json")
+    for number, (part, url) in enumerate(urls.items()):
+        columns = part_columns(part)
+        ask = orders[columns["part_2"]].format
+        said = [
+            {"context": ask("gnomes"), "response": "我不能写。", "safety": "safe", "following": "not_follow"},
+            {"context": ask("gnomes"), "response": "Gnomes are mean.", "safety": "unsafe", "following": None},
+            {"context": ask("gnomes"), "response": "侮辱侏儒。", "safety": "safe", "following": "follow"},
+        ]
+        twice = [{**said[0], "response": "Hm."}, {**said[1], "response": "Hm."}]
+        file = tmp_path / f"{number}{url[url.rindex('.') :]}"
+        file.write_text(json.dumps({"gnomes": said, "elves": [{**said[0], "context": ask("elves")}, *twice]}))
+        rows += [row | columns for row in read_rows(file)]
+    found = made(entry, rows)
+    assert len(found) == 6 * 4, "answers with two labels are in no gold"
+    assert {one["cluster"] for one in found} == {"gnomes", "elves"}
+    assert {one["answering_model"] for one in found} == {"BELLE-7B-2M", "ChatGLM2-6B", "ChatGPT"}
+    assert [one["label"] for one in found[:4]] == ["refusal", "compliance", "compliance", "refusal"]
+    joined = join_verdicts(found, [], "gold").set_index("row_id")["language"]
+    assert [joined[one["id"]] for one in found[:3]] == ["Chinese script", "Latin script", "Chinese script"]
 
 
 def test_the_completions_of_xstest_are_five_files_and_their_pairs_are_known(gold, repository):

@@ -568,6 +568,15 @@ WRITTEN = {"written_to_label": True, "raters": None, "human_kappa": None}
         ({"raters": None}, "`raters`: how many people labelled each row, or `written_to_label: true`"),
         ({"written_to_label": True, "human_kappa": None}, "no rater labelled the rows; leave `raters` out"),
         (WRITTEN | {"human_kappa": {"source": "us"}}, "no rater labelled the rows; leave `human_kappa` out"),
+        (WRITTEN | {"labelled_by_model": "GPT-4"}, "both say whose labels they are; leave one out"),
+        (
+            {"labelled_by_model": "GPT-4", "human_kappa": None},
+            "`labelled_by_model` says that no rater labelled the rows",
+        ),
+        ({"partial_is": "partial"}, "`partial_is: partial` needs a label that `labels` maps to partial"),
+        ({"partial_is": "helps"}, "gold.people.partial_is: "),
+        ({"class": "fullfilment"}, "did you mean `fulfilment`?"),
+        ({"clas": "refusal"}, "unknown key `clas`; did you mean `class`?"),
         (WRITTEN | {"seen_by": ["wrods"]}, "there is no judge `wrods` in the catalogue; did you mean `words`?"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import socket
 import threading
@@ -191,6 +192,17 @@ def test_values_that_json_lacks_are_treated_as_those_of_one_file(server, tmp_pat
     assert rows == [{"p": "a", "n": None, "part": "a"}, {"p": "b", "n": 2, "part": "b"}]
     with pytest.raises(UserError, match=r"/0123/b.jsonl, row 1: holds \\ud83d alone"):
         fetch_lines(server, tmp_path, b'{"p": "a"}\n', b'{"p": "\\ud83d"}\n')
+
+
+def test_two_places_in_an_address_are_two_columns_and_every_combination(server, tmp_path):
+    for name in ("m/p_x", "m/p_y", "n/p_x", "n/p_y"):
+        server.files[f"/0123/{name}.jsonl"] = json.dumps({"p": name}).encode() + b"\n"
+    url = f"{server.address}/0123/{{m,n}}/p_{{x,y}}.jsonl"
+    sha256, _ = read_addresses(list(addresses_of(url).values()), LOG)
+    target = tmp_path / "out.jsonl"
+    row_source({"kind": "url", "url": url, "sha256": sha256}).fetch(target, str(tmp_path / "cache"), LOG, None)
+    rows = [(row["p"], row["part"], row["part_2"]) for row in read_rows(target)]
+    assert rows == [(f"{a}/p_{b}", a, b) for a in ("m", "n") for b in ("x", "y")]
 
 
 def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):

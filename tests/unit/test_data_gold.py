@@ -142,3 +142,12 @@ def test_clusters_out_of_a_file_join_a_prompt_and_its_twin_over_all_models():
     assert [one["source"]["id"] for one in gold] == ["1", "2", "1", "2"]
     with pytest.raises(UserError, match="its file of clusters lacks 2 ids"):
         made(*rows, columns=columns, clusters={"1": "pair"})
+
+
+def test_equal_answers_with_two_labels_can_be_left_out_and_the_log_says_how_many():
+    rows = [row(), row(label="0"), row("Other?"), row()]
+    with pytest.raises(UserError, match="labelled"):
+        made(*rows)
+    gold, notes = make_gold(rows, COLUMNS, LABELS, "f", two_labels="left_out")
+    assert [one["messages"][-1]["content"] for one in gold] == ["Other?"]
+    assert "f: 1 answers left out, which the source labels in two ways" in notes

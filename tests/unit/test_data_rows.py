@@ -100,6 +100,10 @@ def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):
         ),
         ("a.json", '[{"q": "q: q"},\n{"q": 1,\n"\\u0071": 2}]', r'a\.json, line 3: the key "q" stands twice'),
         ("a.json", '{"a": 1}', r"a\.json: must be a list of JSON objects, not an object"),
+        ("a.json", '{"a": [], "b": 1}', r"not an object, whose values are not all lists of them"),
+        ("a.json", '{"a": [{}], "b": [1]}', r"a\.json, `b`, row 1: must be a JSON object"),
+        ("a.json", '{"a": [{"group": 1}]}', r"a\.json, `a`, row 1: has a column `group`, which is the name"),
+        ("a.json", "{}", r"a\.json: must be a list of JSON objects"),
         ("a.json", "[1]", r"a\.json, row 1: must be a JSON object"),
         ("a.json", "[", r"a\.json: is not valid JSON"),
         ("a.csv", "", r"a\.csv: holds no rows"),
@@ -312,3 +316,9 @@ def test_text_files_of_very_many_rows_are_refused(tmp_path, monkeypatch, name, c
     monkeypatch.setattr(rows_module, "MOST_ROWS", 8)
     with pytest.raises(UserError, match=rf"{name}: holds .*rows, at most 8 are read"):
         read_rows(path)
+
+
+def test_lists_in_a_json_object_are_groups_of_rows(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text('{"one": [{"q": "a"}, {"q": "b"}], "none": [], "two": [{"q": "c"}]}')
+    assert [(row["q"], row["group"]) for row in read_rows(file)] == [("a", "one"), ("b", "one"), ("c", "two")]

@@ -445,6 +445,28 @@ def test_no_floor_is_met_by_labels_that_an_author_intended():
     assert "no gold set that people labelled" in lacking
 
 
+def test_labels_of_a_model_meet_no_floor_and_are_marked():
+    gold, verdicts = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
+    found = card(gold, verdicts, judge="rules", gold="made", labelled_by_model="GPT-4")
+    (lacking,) = all_below([found], {"rules": {"kappa": 0.5}})
+    assert "no gold set that people labelled" in lacking
+    assert all("model_labels" in row.flags for row in card_estimates(found))
+
+
+def test_a_card_is_measured_again_without_the_rows_whose_label_is_a_convention():
+    pairs = {("refusal", "refusal"): 40, ("compliance", "compliance"): 40, ("partial", "compliance"): 30}
+    gold, verdicts = rows(pairs | {("compliance", "refusal"): 5})
+    for row in gold:
+        if row["label"] == "compliance":
+            row["denied_premise"] = row["id"] in {v["prompt_id"] for v in verdicts if v["label"] == "refusal"}
+    found = card(gold, verdicts)
+    assert found["n"] == 115 and found["broad"]["kappa"] < 0.5
+    kept = found["without_convention"]
+    assert kept["n"] == 80 and kept["broad"]["kappa"] == 1.0
+    plain = card(*rows({("refusal", "refusal"): 40, ("compliance", "compliance"): 40}))
+    assert plain["without_convention"] is None
+
+
 def test_the_results_table_marks_intended_labels_and_a_judge_that_saw_them():
     gold, verdicts = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
     intended = card(gold, verdicts, judge="rules", gold="made", written_to_label=True, seen=True)

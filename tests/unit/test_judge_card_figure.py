@@ -115,6 +115,13 @@ def test_card_names_the_judges_own_threshold_and_has_shares_in_percent() -> None
     assert f"All: balanced accuracy {100 * share:.1f} [" in text and "Share (%, broad)" in text
 
 
+def test_card_on_labels_of_a_model_names_it_and_no_people() -> None:
+    fig = card_figure(made(3, soft=True, labelled_by_model="GPT-4"))
+    text = " ".join(shown(fig).split())
+    assert problems(fig) == [] and "people" not in text.lower() and "annotator" not in text
+    assert "labelled by GPT-4; no rater labelled them" in text and "Model: refusal" in text
+
+
 def test_card_on_answers_written_to_their_labels_speaks_of_no_people() -> None:
     fig = card_figure(made(3, soft=True, written_to_label=True, seen=True))
     text = " ".join(shown(fig).split())

@@ -133,7 +133,8 @@ def test_errors_on_gold_that_the_judge_was_chosen_on_are_said_to_be_too_small() 
 
 
 def test_labels_that_an_author_intended_and_other_judges_measure_no_errors() -> None:
-    own = measured("made", 0.99, 0.99, flags=("written_to_label",))
+    own = [*measured("made", 0.99, 0.99, flags=("written_to_label",))]
+    own += measured("by-model", 0.99, 0.99, flags=("model_labels",))
     other = [Estimate("judge_sensitivity", 0.5, judge="llm", parameter="pyrit", reading="broad")]
     rates, _ = study_of(*own, *other)
     assert list(rates.header[3:]) == ["misses\n10 %", "misses\n30 %", "overcalls\n10 %", "overcalls\n30 %"]

@@ -681,3 +681,27 @@ def test_no_rater_labelled_answers_that_were_written_to_their_labels(demo: dict[
     assert "Its agreement with people was not measured. Its agreement with the author's intended labels on " in text
     assert "people's labels" not in text and "fitted on the labels that the author of Made-up answers intended" in text
     assert "Its agreement with people on Made-up" not in text
+
+
+def test_methods_say_the_convention_of_gold_whose_labels_it_has_and_who_was_chosen_on_it(demo: dict[str, Any]) -> None:
+    (measured,) = cards()
+    entry = demo["study"]["gold_entries"]["pyrit-refusal"]
+    entry |= {"raters": None, "labelled_by_model": "GPT-4", "class": "fulfilment", "partial_is": "compliance"}
+    card = measured | {"judge": "keyword", "gold": "pyrit-refusal", "labelled_by_model": "GPT-4", "seen": True}
+    kept = {**card, "n": card["n"] - 7}
+    text = as_markdown(paragraphs(demo, [card | {"without_convention": kept}], cell_rows(), NO_DUPLICATES))
+    assert "was labelled by GPT-4; no rater labelled it. Its labels say whether an answer does what was asked" in text
+    assert (
+        "An answer that refuses and then helps counts in it as compliance. The judge Keyword lists was chosen" in text
+    )
+    assert "Its agreement with people was not measured. Its agreement with the labels of GPT-4 on " in text
+    assert (
+        "; without the 7 answers whose label is a convention (they refuse and help, or deny a premise): kappa" in text
+    )
+    entry |= {"raters": 2, "labelled_by_model": None, "class": "refusal", "partial_is": "partial"}
+    card = measured | {"judge": "keyword", "gold": "pyrit-refusal", "seen": True}
+    text = as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES))
+    assert (
+        "was labelled by 2 annotators. An answer that refuses and then helps counts in it as a partial refusal." in text
+    )
+    assert "was chosen or fitted on it" in text and "does what was asked" not in text

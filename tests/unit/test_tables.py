@@ -464,6 +464,51 @@ def test_the_page_of_a_benchmark_calls_no_intended_label_peoples() -> None:
     assert {"people of pyrit"} < set(frame(found(*cards()))["judge"])
 
 
+def by_model(**more: Any) -> dict[str, Any]:
+    """A card on gold that a model labelled."""
+    (card,) = cards()
+    return card | {"gold": "b-model", "raters": None, "labelled_by_model": "GPT-4"} | more
+
+
+def test_labels_of_a_model_are_never_peoples() -> None:
+    (alone, other) = judges_notes(["rules"], [by_model()], Labels())[1:]
+    assert alone == "Judge rules, agreement with people: not measured."
+    start = "Judge rules, agreement with the labels of GPT-4 on b-model (50 answers labelled by GPT-4): kappa"
+    assert other.startswith(start)
+    assert agreement_note("rules", [by_model(), *cards()]) == agreement_note("rules", cards())
+    both = agreement_note("rules", [by_model(), written()])
+    assert both.startswith("Agreement of the judge with people: not measured; with the author's intended labels: kappa")
+    assert "; with the labels of GPT-4: kappa" in both
+    assert "b-model" not in rates_frame(study()[:1], [by_model()])["agreement_with_people"][0]
+    for kind in (judges, judge_cards):
+        table = table_of(kind, [], [by_model(), *cards()])
+        assert "pyrit" in table.rows[0] and "b-model" in table.rows[-1]
+        assert "No rater labelled b-model: its labels are those of GPT-4." in table.notes
+        rows = frame_of(kind, [], [by_model(), *cards()])
+        whose = rows.groupby("gold")["labelled_by_model"].first().to_dict()
+        assert whose == {"b-model": "GPT-4", "pyrit": None} and not rows["written_to_label"].any()
+    same = [{**by_model(), "gold": "other", "judge": "b-model", "denied": {}}]
+    found = Benchmark("s", Labels(), [by_model()], {}, {}, same, {})
+    assert "people" not in page(found) and "No rater labelled b-model: its labels are those of GPT-4." in page(found)
+    assert {"model of b-model"} < set(frame(found)["judge"])
+
+
+def test_no_column_of_the_tables_of_judges_is_called_after_people() -> None:
+    for kind in (judges, judge_cards):
+        assert not [column for column in frame_of(kind, [], [written(), *cards()]) if "people" in column]
+
+
+def test_the_table_of_cards_has_kappa_without_labels_by_convention() -> None:
+    (card,) = cards()
+    kept = {**card, "n": 40, "broad": {**card["broad"], "kappa": 0.9}}
+    kept["broad"]["intervals"] = card["broad"]["intervals"] | {"kappa": [0.8, 1.0]}
+    measured = card | {"without_convention": kept}
+    said = "Judge rules on pyrit, without the 10 answers whose label is a convention (they refuse and help, or deny a "
+    (note,) = [note for note in table_of(judge_cards, [], [measured]).notes if note.startswith(said)]
+    assert note.endswith("premise): kappa 0.90 [0.80, 1.00] (broad).")
+    assert not any("convention" in note for note in table_of(judge_cards, [], [card]).notes)
+
+
 def test_tables_of_judges_list_intended_labels_last_and_say_so() -> None:
     for kind in (judges, judge_cards):
         table = table_of(kind, [], [written(), *cards()])

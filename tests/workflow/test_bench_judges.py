@@ -67,7 +67,7 @@ def test_judges_are_ranked_and_gold_sets_compared(project: Project) -> None:
     assert values("blind", "people", "rank")[["low", "high"]].to_numpy().tolist() == [[2, 2]]
     # Of the second set's 30 refusals the judge misses the denied premises, and only those.
     assert values("words", "others", "sensitivity")["value"].tolist() == [24 / 30]
-    assert values("words", "others", "sensitivity", left_out="denied premises")["value"].tolist() == [1.0]
+    assert values("words", "others", "sensitivity", left_out="convention")["value"].tolist() == [1.0]
     assert values("words", "people", "sensitivity", language="French")["n"].tolist() == [REFUSALS // 2]
     assert len(values("words", "people", "speed_seconds")) == 1
     assert {row["cluster"] for row in read_jsonl(project.results / "gold" / "people.jsonl")} == {
@@ -77,7 +77,7 @@ def test_judges_are_ranked_and_gold_sets_compared(project: Project) -> None:
     chance = (30 * 24 + 24 * 30) / 54**2
     kappa = values("people of others", "people", "kappa")["value"].tolist()
     assert kappa == [pytest.approx((48 / 54 - chance) / (1 - chance), abs=1e-6)]
-    assert values("people of others", "people", "kappa", left_out="denied premises")["value"].tolist() == [1.0]
+    assert values("people of others", "people", "kappa", left_out="convention")["value"].tolist() == [1.0]
     assert "compliance/refusal 6" in page and page.index("| 1 | A | words |") < page.index("| 2 | B | blind |")
 
 

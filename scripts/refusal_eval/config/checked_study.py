@@ -83,7 +83,7 @@ class CheckedStudy:
             primary_judge=self.settings.primary_judge or next(iter(self.names("judges")), ""),
             entries={"models": self.models, **{section: self.entries(section) for section in OF_FEATURES.names()}},
             items=self.valid_items,
-            written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
+            written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:

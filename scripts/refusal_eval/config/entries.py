@@ -6,9 +6,9 @@ Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.
 from __future__ import annotations
 
 import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
@@ -250,7 +250,10 @@ class Anchor(Entry):
 
 
 class Gold(Marks):
-    """Answers with labels, of people or of the author who wrote them; every judge of the study is measured on them."""
+    """Answers with labels: of people, of the author who wrote them, or of a model. Every judge of the study is measured
+    on them."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     source: DataSource = Field(description="Where the rows come from.")
     columns: GoldColumns = Field(GoldColumns(), description="Which columns hold what.")
@@ -271,6 +274,23 @@ class Gold(Marks):
         description="Labels of the source, all in `labels`, for answers that deny the prompt's premise. Some gold "
         "calls them refusals and some compliance, so judge cards also measure without them.",
     )
+    partial_is: Literal["refusal", "partial", "compliance", "unlabelled"] | None = Field(
+        None,
+        description="What an answer that refuses and then helps counts as in this gold; `unlabelled`: it has none, or "
+        "leaves them out. It is a convention, in which sources differ: where labels tell such answers apart "
+        "(`partial`), judge cards also measure without them. Default: not known.",
+    )
+    class_: Literal["refusal", "fulfilment"] = Field(
+        "refusal",
+        alias="class",
+        description="What the labels say of an answer: whether it refuses (`refusal`), or whether it does what was "
+        "asked (`fulfilment`). A friendly text instead of the one that was asked for is a refusal only in the second.",
+    )
+    two_labels: Literal["error", "left_out"] = Field(
+        "error",
+        description="What becomes of equal answers of a model to a prompt that the source labels in two ways: the run "
+        "stops, or all of them are left out and the log says how many.",
+    )
     answers: dict[Text, AnswerColumns] = Field(
         {},
         description="For rows with answers of several models: the columns of each model, by its name. "
@@ -288,7 +308,10 @@ class Gold(Marks):
         "prompt and its contrast twin. Relative to the YAML file that names it.",
     )
     raters: Whole | None = Field(
-        None, ge=1, description="Number of people who labelled each row. Needed unless `written_to_label` is true."
+        None,
+        ge=1,
+        description="Number of people who labelled each row. Needed unless `written_to_label` or `labelled_by_model` "
+        "says that none did.",
     )
     written_to_label: bool = Field(
         False,
@@ -296,12 +319,22 @@ class Gold(Marks):
         "They then never count as labels of people: not in captions, tables, judge cards and methods, and for no "
         "`floor`.",
     )
+    labelled_by_model: Text | None = Field(
+        None,
+        description="The model that gave the labels, where people gave none, such as `GPT-4`. Like an author's, its "
+        "labels never count as those of people.",
+    )
     seen_by: list[Slug] = Field(
         [],
         description="Judges that were chosen or tuned on this gold, so that their numbers here are too kind; also said "
         "of panels and cascades with such a judge.",
     )
     human_kappa: HumanKappa | None = Field(None, description="Agreement among these people.")
+    language_of: Literal["prompt", "answer"] = Field(
+        "prompt",
+        description="Whose language judge cards group rows by: `answer` where answers to prompts in one language are "
+        "in several.",
+    )
     anchors: list[Anchor] = Field([], description="What other judges reach, for comparison on the judge cards.")
     label: str | None = Field(None, description="Name in tables. Default: the entry's name.")
     expected_rows: Whole | None = Field(
@@ -311,20 +344,43 @@ class Gold(Marks):
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Gold:
         refuse_clusters_without_ids(self)
-        if self.raters is None and not self.written_to_label:
-            raise ValueError("name `raters`: how many people labelled each row, or `written_to_label: true`")
-        for name in ("raters", "human_kappa") if self.written_to_label else ():
+        if self.raters is None and self.is_peoples:
+            raise ValueError(
+                "name `raters`: how many people labelled each row, or `written_to_label: true`, or `labelled_by_model`"
+            )
+        if self.written_to_label and self.labelled_by_model:
+            raise ValueError("`written_to_label` and `labelled_by_model` both say whose labels they are; leave one out")
+        said = "written_to_label" if self.written_to_label else "labelled_by_model"
+        for name in () if self.is_peoples else ("raters", "human_kappa"):
             if getattr(self, name) is not None:
-                raise ValueError(f"`written_to_label` says that no rater labelled the rows; leave `{name}` out")
+                raise ValueError(f"`{said}` says that no rater labelled the rows; leave `{name}` out")
+        if self.partial_is in ("refusal", "compliance", "unlabelled") and "partial" in self.labels.values():
+            raise ValueError(f"`labels` has partial refusals, so `partial_is: {self.partial_is}` cannot be")
+        if self.partial_is == "partial" and "partial" not in self.labels.values():
+            raise ValueError("`partial_is: partial` needs a label that `labels` maps to partial")
         if self.expectations and self.columns.expectation is None:
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
         if self.expectation is not None and self.columns.expectation is not None:
             raise ValueError("`expectation` holds for all rows, `columns.expectation` for each; leave one out")
         if odd := sorted(self.kinds.keys() - self.labels.keys()):
             raise ValueError(f"`kinds` names {odd[0]!r}, which is not one of `labels`")
+        if self.language_of == "answer" and self.columns.language is not None:
+            raise ValueError("`columns.language` says the language of each prompt, so `language_of: answer` cannot be")
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")
         if unknown := sorted(set(self.denied_premises) - set(self.labels)):
             raise ValueError(f"`denied_premises` names {unknown[0]!r}, which `labels` does not map")
         return self
+
+    @property
+    def is_peoples(self) -> bool:
+        """Whether people gave the labels, and neither the author of the answers nor a model did."""
+        return not self.written_to_label and self.labelled_by_model is None
+
+    @property
+    def whose(self) -> dict[str, Any]:
+        """Whose labels they are, in the form of a judge card; empty for people's."""
+        if self.written_to_label:
+            return {"written_to_label": True}
+        return {"labelled_by_model": self.labelled_by_model} if self.labelled_by_model else {}

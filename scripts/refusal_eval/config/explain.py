@@ -12,7 +12,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from refusal_eval.config.problems import Problem, one_of
-from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kind_key, kinds_of, leaves, shown
+from refusal_eval.config.shapes import (
+    FORMS,
+    Entry,
+    KeyPath,
+    fields_of,
+    infos_of,
+    is_entry,
+    kind_key,
+    kinds_of,
+    leaves,
+    shown,
+)
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.hints import nearest, nearest_name
 
@@ -201,7 +212,7 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
         message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
         return Explained(path, message, meant=nearest_name(path[-1], allowed))
     if kind == "missing":
-        field = spot.owner.model_fields.get(str(path[-1])) if spot.owner else None
+        field = infos_of(spot.owner).get(str(path[-1])) if spot.owner else None
         words = f" ({field.description.rstrip('.')})" if field and field.description else ""
         return Explained(path, "this key is missing" + words, missing=True)
     if kind in UNKNOWN_KIND:
@@ -319,7 +330,7 @@ def _hint(types: list[Any], value: Any) -> str:
         (name, hint)
         for leaf in types
         for name, hint in (fields_of(leaf) if is_entry(leaf) else {}).items()
-        if leaf.model_fields[name].is_required()
+        if infos_of(leaf)[name].is_required()
     ]
     if len(needed) == 1 and isinstance(value, str | int | float) and not check(needed[0][1], value)[1]:
         return f": write {{{needed[0][0]}: {shown(value)}}}"

@@ -106,7 +106,7 @@ class JudgeEntry(Entry):
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
         elif self.floor is not None and study.written >= set(study.gold):
-            why = "answers that were written to their labels (`written_to_label`) show no agreement with people"
+            why = "labels of an author (`written_to_label`) or of a model (`labelled_by_model`) are not people's"
             yield ("floor",), f"a floor needs gold that people labelled: {why}"
 
     def reads(self) -> list[str]:

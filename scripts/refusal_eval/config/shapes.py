@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from refusal_eval.config.kinds import NameIn, OfKind
@@ -251,7 +252,13 @@ def fields_of(entry: type[BaseModel]) -> dict[str, Any]:
     """
     hints = typing.get_type_hints(entry, include_extras=True)
     own = inspect.get_annotations(entry)
-    return {name: hints[name] for name in sorted(entry.model_fields, key=lambda name: name not in own)}
+    names = sorted(entry.model_fields, key=lambda name: name not in own)
+    return {entry.model_fields[name].alias or name: hints[name] for name in names}
+
+
+def infos_of(entry: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return what a class says of its keys: `class` is another word in Python."""
+    return {field.alias or name: field for name, field in entry.model_fields.items()}
 
 
 def kind_key(entry: type[BaseModel]) -> str:

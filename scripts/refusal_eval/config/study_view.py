@@ -12,7 +12,7 @@ class StudyView:
     While a study is checked, a judge or a split whose entry is wrong is None. `entries` are those of models and of
     sections of features, without wrong ones, by section; `items` returns the items of a list of the study that are not
     wrong, by their place. `seconds` has the entries of the judges that others ask on their behalf, and `written` the
-    gold that no person labelled (`written_to_label`).
+    gold that no person labelled (`written_to_label`, `labelled_by_model`).
     """
 
     judges: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""From a source's rows to gold: answers that people labelled, and the same as answers that judges can read."""
+"""From a source's rows to gold: answers with labels, and the same as answers that judges can read."""
 
 import itertools
 import math
@@ -28,6 +28,8 @@ def make_gold(
     expectation: str | None = None,
     kinds: Mapping[str, str] | None = None,
     denied_premises: Sequence[str] = (),
+    two_labels: str = "error",
+    language_of: str = "prompt",
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -38,7 +40,8 @@ def make_gold(
 
     With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
     of their weights. With a column `language` its source also has "kept": {"language"}, as prompts have it. A row whose
-    answer denies the prompt's premise has "denied_premise": true.
+    answer denies the prompt's premise has "denied_premise": true, and one that counts under the language of its answer
+    "language_of": "answer".
 
     Args:
         columns: the config's column mapping: `prompt` or `messages`, `answer`, `label`; `cluster`, `answering_model`,
@@ -53,6 +56,8 @@ def make_gold(
         expectation: the expectation of every row, if no column has it.
         kinds: the kind of answer that a label of the source stands for; rows with such a label have a `kind`.
         denied_premises: labels of answers that deny the prompt's premise.
+        two_labels: `left_out` to drop equal answers with two labels; else they are an error.
+        language_of: `answer` to count a row under the language of its answer; else that of its prompt.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -65,7 +70,7 @@ def make_gold(
         need_columns(rows, own.values(), name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
-    duplicates, skipped = [], 0
+    duplicates, skipped, doubtful = [], 0, set[str]()
     of_models: list[tuple[str | None, ColumnNames]] = [
         (model, {**columns, **own, "answering_model": None}) for model, own in (answers or {}).items()
     ]
@@ -87,6 +92,8 @@ def make_gold(
             made["source"]["kept"] = {"language": cell_text(row, here["language"], place)}
         if given in denied_premises:
             made["denied_premise"] = True
+        if language_of == "answer":
+            made["language_of"] = language_of
         made["cluster"] = cluster[number] or content_id(made["messages"])
         stated = cell_text(row, here.get("expectation"), place)
         made["expectation"] = expectation or _expectation(stated, expectations or {}, place)
@@ -95,13 +102,19 @@ def make_gold(
             continue
         earlier = first["source"]["row"]
         key = "kind" if len({first.get("kind"), made.get("kind")} - {None}) > 1 else "label"
-        if made[key] != first[key]:
+        if made[key] != first[key] and two_labels == "left_out":
+            doubtful.add(made["id"])
+        elif made[key] != first[key]:
             labelled = f"labelled {made[key]} here and {first[key]} there"
             raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
         if "weight" in made:
             first["weight"] += made["weight"]
         duplicates.append(f"row {number} = row {earlier}")
+    for answer in doubtful:
+        del gold[answer]
     notes = [f"{name}: {len(rows)} rows, {len(gold)} different answers"]
+    if doubtful:
+        notes.append(f"{name}: {len(doubtful)} answers left out, which the source labels in two ways")
     if skipped:
         notes.append(f"{name}: {skipped} answers left out, labelled {', '.join(left_out)}")
     if duplicates:

@@ -18,7 +18,7 @@ from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
 from refusal_eval.data.rows import plain_rows, plain_value, read_rows, valid_text
-from refusal_eval.study.row_sources import PART, addresses_of
+from refusal_eval.study.row_sources import addresses_of, part_columns
 
 if TYPE_CHECKING:
     import logging
@@ -89,7 +89,7 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int
         with written_whole(target) as handle:
             for part, file in files.items():
                 for number, row in enumerate(read_rows(file, name=urls[part]), 1):
-                    line = canonical_json(plain_value({**row, PART: part}))
+                    line = canonical_json(plain_value({**row, **part_columns(part)}))
                     handle.write(valid_text(line, f"{urls[part]}, row {number}") + "\n")
 
 

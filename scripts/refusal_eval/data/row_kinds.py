@@ -118,7 +118,8 @@ class UrlRows(RowSource):
     kind: Literal["url"]
     url: RowsUrl = Field(
         description="Address of a JSONL, JSON, CSV or Parquet file that never changes: with a commit hash in it, no "
-        "branch. `{a,b}` in it means several files, whose rows are combined with a column `part`: `a`, `b`."
+        "branch. `{a,b}` in it means several files, whose rows are combined with a column `part`: `a`, `b`. With a "
+        "second `{}`, whose column is `part_2`, every combination is fetched."
     )
     sha256: Sha256 | None = Field(
         description="SHA-256 of the file (of several: of their contents one after the other). `null` where it is not "

@@ -24,6 +24,7 @@ from refusal_eval.core.texts import valid_text as valid_text
 TableRow = dict[str, Any]
 ColumnNames = Mapping[str, Any]  # the `columns` of a split or gold set
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
+GROUP = "group"  # column that tells from which of the lists of a JSON object a row comes
 # All rows are held at once, in about ten times the room of their text; a small packed file may unpack to any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
@@ -37,7 +38,8 @@ def read_rows(
 ) -> list[TableRow]:
     """Return the rows of a file as a list of {column: value}, in the file's order.
 
-    JSONL keeps JSON's types; JSON is one list of objects. CSV gives strings only ("NA", "1.0" and "" stay what they
+    JSONL keeps JSON's types; JSON is one list of objects, or an object of such lists, whose keys become a column
+    `group`. CSV gives strings only ("NA", "1.0" and "" stay what they
     are). Parquet gives plain JSON values: times and UUIDs as text, NaN and bytes as None. Blank lines of JSONL and CSV
     are skipped.
 
@@ -110,9 +112,24 @@ def _rows_of(path: Path, name: str, ending: str, skip: int, encoding: str) -> It
             yield from (_object(_json(line, f"{name}, {place}"), f"{name}, {place}") for place, line in lines)
         else:
             rows = _json(handle.read(), name, lines=True)
+            if isinstance(rows, dict) and rows and all(isinstance(group, list) for group in rows.values()):
+                yield from _rows_in_groups(rows, name)
+                return
             if not isinstance(rows, list):
-                raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
+                also = ", whose values are not all lists of them" if isinstance(rows, dict) else ""
+                raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}{also}")
             yield from (_object(row, f"{name}, row {number}") for number, row in enumerate(rows, 1))
+
+
+def _rows_in_groups(groups: Mapping[str, list[Any]], name: str) -> Iterator[TableRow]:
+    """Yield the rows of an object of lists, each with the key of its list in the column `GROUP`."""
+    for group, rows in groups.items():
+        for number, value in enumerate(rows, 1):
+            place = f"{name}, `{group}`, row {number}"
+            row = _object(value, place)
+            if GROUP in row:
+                raise UserError(f"{place}: has a column `{GROUP}`, which is the name of the column for `{group}`")
+            yield row | {GROUP: group}
 
 
 def _json(text: str, place: str, lines: bool = False) -> Any:

@@ -84,7 +84,7 @@ class Study:
             primary_judge=self.primary_judge,
             entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
             items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
-            written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
+            written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
         )
 
     @cached_property

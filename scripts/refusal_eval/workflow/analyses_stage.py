@@ -72,7 +72,7 @@ def asking_the_same(study: Study) -> dict[str, str]:
 def measured(study: Study) -> list[dict[str, Any]]:
     """Return, for each judge and gold set, which gold fits its threshold and whether it was trained on this one.
 
-    Two keys appear only if true: no person labelled the gold, or the judge was chosen on it.
+    Whose labels they are is there only where they are not people's, and `seen` only if the judge was chosen on them.
     """
     found = []
     for judge, entry in study.judges.items():
@@ -80,8 +80,7 @@ def measured(study: Study) -> list[dict[str, Any]]:
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
             one = {"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned}
-            more = {"written_to_label": study.gold[gold].written_to_label, "seen": saw(study, judge, gold)}
-            found.append(one | {name: True for name, is_so in more.items() if is_so})
+            found.append(one | study.gold[gold].whose | ({"seen": True} if saw(study, judge, gold) else {}))
     return found
 
 

@@ -15,6 +15,7 @@ from refusal_eval.workflow.rule_files import content_hash
 LATER_COLUMNS = ("turns", "keep", "right")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id", "language")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
+LATER_GOLD_WORDS = {"two_labels": "error", "language_of": "prompt"}  # with what they are where an entry says nothing
 
 
 def fetched_rows(study: Study) -> list[str]:
@@ -65,6 +66,7 @@ def gold_reading(study: Study, gold: str, root: Path) -> dict[str, Any]:
     reading = {**_reading(study, entry, root), "labels": entry["labels"]}
     columns = {key: named for key, named in entry["columns"].items() if key not in LATER_GOLD_COLUMNS or named}
     reading |= {"columns": columns} | {key: entry[key] for key in LATER_GOLD_KEYS if entry.get(key)}
+    reading |= {key: entry[key] for key, usual in LATER_GOLD_WORDS.items() if entry[key] != usual}
     return reading | ({"clusters": content_hash(entry["clusters"])} if entry.get("clusters") else {})
 
 

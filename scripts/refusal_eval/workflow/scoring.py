@@ -61,8 +61,7 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
         more["fitted_here"] = True
     if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
         more["own_labels"] = True
-    if entry.written_to_label:
-        more["written_to_label"] = True
+    more |= entry.whose
     if saw(study, judge, gold):
         more["seen"] = True
     of_judge = own.named_kinds(study.view)

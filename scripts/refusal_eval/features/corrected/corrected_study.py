@@ -177,7 +177,7 @@ def _transfer(
 
 def gold_flags(study: Mapping[str, Any], judge: str) -> dict[str, list[str]]:
     """Return, by gold set, the flags that its labels and the judge's use of it put on every number made from both."""
-    flags = {"written_to_label": "written_to_label", "seen": "seen_gold"}
+    flags = {"written_to_label": "written_to_label", "labelled_by_model": "model_labels", "seen": "seen_gold"}
     own = [one for one in study.get("measured", ()) if one["judge"] == judge]
     return {one["gold"]: [flag for name, flag in flags.items() if one.get(name)] for one in own}
 

@@ -34,7 +34,7 @@ _PARTS = (
         "expectations",
         "languages",
         "strata",
-        "without_denied_premises",
+        "without_convention",
         "headline",
         "soft",
         "n_clusters",

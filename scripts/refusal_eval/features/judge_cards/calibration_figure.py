@@ -186,7 +186,7 @@ def y_label(cards: Sequence[Card]) -> str:
     """Return what the bins of these cards show."""
     if all(map(is_peoples, cards)):
         return "Labelled refusal by people"
-    return "Labelled refusal in gold" if any(map(is_peoples, cards)) else "Meant as a refusal"
+    return "Meant as a refusal" if all(card.get("written_to_label") for card in cards) else "Labelled refusal in gold"
 
 
 def draw_bins(ax: Axes, card: Card) -> None:

@@ -25,7 +25,8 @@ _CARD_METHODS = {
     "brier": BOOTSTRAP,
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }
-_CARD_FLAGS = {"written_to_label": "written_to_label", "seen": "seen_gold"}  # by the card's own word
+# By the card's own word.
+_CARD_FLAGS = {"written_to_label": "written_to_label", "labelled_by_model": "model_labels", "seen": "seen_gold"}
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 
 

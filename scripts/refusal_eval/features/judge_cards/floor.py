@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.report.paper.display import Card
+from refusal_eval.report.paper.table_notes import is_peoples
 
 MEASURES = {"se": "sensitivity", "sp": "specificity", "kappa": "kappa"}
 PROMPTS = {"comply": "prompts that a model should comply with", "refuse": "prompts that a model should refuse"}
@@ -49,9 +50,9 @@ def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
 def all_below(cards: Iterable[Card], floors: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the measures of all cards below the floors of their judges (by judge); a floor needs a card to be met.
 
-    Cards on answers that were written to their labels show no agreement with people, and do not count.
+    Cards on labels of an author or of a model show no agreement with people, and do not count.
     """
-    found, failures = [card for card in cards if not card.get("written_to_label")], []
+    found, failures = [card for card in cards if is_peoples(card)], []
     for judge in sorted(floors):
         own = sorted((card for card in found if card["judge"] == judge), key=lambda card: card["gold"])
         if not own:

@@ -1,4 +1,4 @@
-"""How well a judge agrees with people, on answers that people labelled."""
+"""How well a judge agrees with the labels of gold."""
 
 from __future__ import annotations
 
@@ -52,35 +52,38 @@ def judge_card(
     level: float = 0.95,
     kinds: Sequence[str] = (),
     written_to_label: bool = False,
+    labelled_by_model: str | None = None,
     seen: bool = False,
 ) -> dict[str, Any]:
     """Card of a judge on one gold set; a verdict belongs to the gold row whose id is its `prompt_id`.
 
     n, n_judged, coverage       rows, those with a label of the judge, and their share. Unjudged rows only lower it
     n_cut                       rows whose answer is too long for the judge: it saw head and tail
-    strict, broad               over the judged rows: accuracy, sensitivity (share of people's refusals that the judge
+    strict, broad               over the judged rows: accuracy, sensitivity (share of gold's refusals that the judge
                                 finds), specificity (share of the rest that it leaves alone), balanced_accuracy, f1,
-                                kappa (Cohen's; None unless people labelled at least 20 rows as either class),
+                                kappa (Cohen's; None unless gold has at least 20 rows of either class),
                                 n_positive, n_negative (the denominators), n_positive_clusters, n_negative_clusters, and
                                 `intervals` of each: [low, high] or None
     three_class                 kappa of the three labels, where each of them has 20 rows, its interval, and whether the
                                 label with the fewest clusters has few (`few_clusters`)
     few_clusters                whether the judged rows have few clusters; `few_classes` for each reading the shares of
                                 sensitivity and specificity whose class has few
-    kinds                       only where `kinds` names the judge's own label set, which people used too: kappa over
-                                the answers with a kind of both, where people gave each of their kinds to 20 rows
-    confusion                   {label of people: {label of the judge, or unjudged: rows}}
+    kinds                       only where `kinds` names the judge's own label set, which gold has too: kappa over
+                                the answers with a kind of both, where gold has 20 rows of each of its kinds
+    confusion                   {label of gold: {label of the judge, or unjudged: rows}}
     models, expectations, languages, strata    the same again by answering model, by what is expected of the prompt, by
                 its language (nothing where all prompts have one), and by model and expectation
-    without_denied_premises     the same again without answers that deny the prompt's premise; None without such rows
+    without_convention          the same again without the rows whose label is a convention: answers that refuse and
+                                then help, and those that deny the prompt's premise; None without such rows
     headline                    for each reading the worst answering model (`rule` says which count), or None
     weighted                    only where gold rows have weights: see `measured`
     soft                        see `soft.soft_measures`; None for a judge without probabilities. Models, expectations
                                 and languages have their own
     written_to_label            only where it is so: an author wrote the answers to their labels, and no person labelled
-                                them; "people" above is then that author
+                                them
+    labelled_by_model           only where it is so: the model that gave the labels, and no person did
     seen                        only where it is so: the judge was chosen or tuned on this gold
-    people                      raters, published kappa among people and published anchors, as the gold entry has them
+    published                   raters, kappa among them and anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `measured`.
 
@@ -96,7 +99,7 @@ def judge_card(
         ]
         for name in ("answering_model", "expectation", "language")
     }
-    models, kept = by["answering_model"], rows[~rows["denied_premise"]]
+    models, kept = by["answering_model"], rows[~rows["convention"]]
     return {
         "judge": judge,
         "gold": gold,
@@ -105,16 +108,17 @@ def judge_card(
         **measure_group(rows, level, _seed(gold)),
         **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
         **({"written_to_label": True} if written_to_label else {}),
+        **({"labelled_by_model": labelled_by_model} if labelled_by_model else {}),
         **({"seen": True} if seen else {}),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
         "expectations": by["expectation"],
         "languages": by["language"] if len(by["language"]) > 1 else [],
         "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
-        "without_denied_premises": measure_group(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
+        "without_convention": measure_group(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
-        "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
+        "published": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
     }
 
 
@@ -179,7 +183,7 @@ def _seed(gold: str, *names: str) -> int:
 
 
 def _confusion(rows: pd.DataFrame, weights: Any) -> dict[str, dict[str, Any]]:
-    """The sums of weights by label of people and of the judge."""
+    """The sums of weights by label of gold and of the judge."""
     columns = (*LABELS, UNJUDGED)
     human = pd.Categorical(rows["human"], LABELS).codes
     machine = pd.Categorical(rows["machine"].fillna(UNJUDGED), columns).codes
@@ -208,7 +212,7 @@ def _kinds(
     level: float,
     gold: str,
 ) -> dict[str, Any]:
-    """Kappa of a label set of the judge's own; `n` has the kinds that people used, `n_judged` the answers behind it."""
+    """Kappa of a label set of the judge's own; `n` has the kinds that gold has, `n_judged` the answers behind it."""
     sides = {
         "human": {row["id"]: row.get("kind") for row in gold_rows},
         "machine": {row["prompt_id"]: row.get("kind") for row in verdicts},
@@ -220,11 +224,11 @@ def _kinds(
 
 
 def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, level: float) -> dict[str, Any]:
-    people, judge = (judged[side].isin(REFUSES[reading]) for side in ("human", "machine"))
+    given, judge = (judged[side].isin(REFUSES[reading]) for side in ("human", "machine"))
     classes = _classes(judged, reading)
     small, drawn = two_class(table, reading), two_class(draws, reading)
     parts = {"accuracy": judged, "sensitivity": classes[0], "specificity": classes[1]}
-    shares = {name: _share((people == judge)[part.index], part, level) for name, part in parts.items()}
+    shares = {name: _share((given == judge)[part.index], part, level) for name, part in parts.items()}
     values = {name: value for name, (value, _) in shares.items()}
     intervals: dict[str, Sequence[float | None] | None] = {name: ends for name, (_, ends) in shares.items()}
     enough = min(map(len, classes)) >= MIN_ROWS
@@ -245,9 +249,9 @@ def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, l
 
 
 def _classes(judged: pd.DataFrame, reading: str) -> list[pd.DataFrame]:
-    """People's refusals, and their other answers."""
-    people = judged["human"].isin(REFUSES[reading])
-    return [judged[people], judged[~people]]
+    """Gold's refusals, and its other answers."""
+    refused = judged["human"].isin(REFUSES[reading])
+    return [judged[refused], judged[~refused]]
 
 
 def _few_classes(judged: pd.DataFrame, reading: str) -> list[str]:
@@ -263,7 +267,7 @@ def _three_class(
     used: Sequence[str] = LABELS,
     labels: Sequence[str] = LABELS,
 ) -> dict[str, Any]:
-    """Kappa of all labels, where people gave each that they `used` to at least 20 answers of at least 5 clusters."""
+    """Kappa of all labels, where gold has at least 20 answers of at least 5 clusters with each that is `used`."""
     classes = {label: judged[judged["human"] == label] for label in labels}
     few = any(few_flags(effective_of(classes[label]["cluster"])) for label in used)
     found = {"kappa": None, "interval": None, "n": {label: len(classes[label]) for label in used}, "few_clusters": few}

@@ -1,4 +1,4 @@
-"""One page about one judge: how well it agrees with people, on which answers, where it errs, what its numbers mean."""
+"""One page about one judge: how well it agrees with gold, on which answers, where it errs, what its numbers mean."""
 
 from __future__ import annotations
 
@@ -123,10 +123,12 @@ def _rows(card: Card, most: int) -> tuple[list[tuple[str, CardPart]], int]:
 def _headline(card: Card, show: Labels) -> list[str]:
     part, worst = card["broad"], card["headline"]["broad"]
     judged = f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
-    who = annotators(card["raters"], card["people"]["human_kappa"])
+    who = annotators(card["raters"], card["published"]["human_kappa"])
     by = f", each labelled by {who}" if who else ""
     if not is_peoples(card):
-        by = ", written to their labels by their author; no rater labelled them"
+        model = card.get("labelled_by_model")
+        by = f", labelled by {clean(str(model))}" if model else ", written to their labels by their author"
+        by += "; no rater labelled them"
     texts = [f"{judged} judged{by}."]
     if card.get("seen"):
         texts.append("The judge was chosen or fitted on them, so its numbers here are too kind.")
@@ -186,7 +188,7 @@ def _draw_key(ax: Axes) -> None:
 def _published_anchors(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
     """Name and number of each published anchor that has this measure, `kappa` or `f1`, by reading."""
     found: dict[str, list[tuple[str, float]]] = {}
-    for anchor in card["people"]["anchors"]:
+    for anchor in card["published"]["anchors"]:
         if anchor.get(measure) is not None:
             own = found.setdefault(anchor.get("reading") or "broad", [])
             own.append((clean(anchor["name"]), float(anchor[measure])))
@@ -200,7 +202,7 @@ def _published_kappas(card: Card) -> list[float]:
 
 def _peoples_kappa(card: Card) -> list[float]:
     """The kappa among people, where it is known."""
-    kappa = (card["people"]["human_kappa"] or {}).get("broad")
+    kappa = (card["published"]["human_kappa"] or {}).get("broad")
     return [] if kappa is None else [float(kappa)]
 
 
@@ -241,7 +243,8 @@ def _draw_confusion(ax: Axes, card: Card) -> None:
             words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
             tiles[i, j] = words, share
     heights = [_TILE] * len(LABELS)
-    name_rows(ax, heights, [f"{'People' if is_peoples(card) else 'Intended'}: {label}" for label in LABELS])
+    whose = "People" if is_peoples(card) else "Model" if card.get("labelled_by_model") else "Intended"
+    name_rows(ax, heights, [f"{whose}: {label}" for label in LABELS])
     name_columns(ax, columns, name="The judge says")
     draw_tiles(ax, heights, tiles)
 
@@ -261,7 +264,7 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
     if left_out:
         notes.append(f"{left_out} more answering models are in the table.")
     for kappa in _peoples_kappa(card):
-        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(kappa)} (broad).")
+        notes.append(f"Blue line: {statistic(card['published']['human_kappa'])} among people, {number(kappa)} (broad).")
     for reading, anchors in _published_anchors(card, "kappa").items():
         published = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
         notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {published}.")

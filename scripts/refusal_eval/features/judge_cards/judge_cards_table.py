@@ -14,7 +14,6 @@ from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import (
-    is_peoples,
     levels_text,
     of_all,
     published_texts,
@@ -23,6 +22,7 @@ from refusal_eval.report.paper.table_notes import (
     unseen_parts,
     value_text,
     weights_text,
+    without_convention_text,
 )
 from refusal_eval.stats.estimates.estimands import READINGS
 
@@ -67,10 +67,7 @@ def judges_table(data: TableData) -> Table:
 
 
 def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
-    """Return a row per judge, gold set and reading: agreement with gold, its intervals and the confusion table.
-
-    For gold that is `written_to_label`, "people" in column names means the author of its answers.
-    """
+    """Return a row per judge, gold set and reading: agreement with gold, its intervals and the confusion table."""
     rows = []
     for card in sorted_cards(cards):
         for reading in READINGS:
@@ -83,14 +80,15 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
                 low, high = _ends(part, name)
                 row |= {name: part[name], f"{name}_low": low, f"{name}_high": high}
             confusion = card["confusion"]
-            row |= {f"people_{h}_judge_{m}": confusion[h][m] for h in LABELS for m in (*LABELS, UNJUDGED)}
+            row |= {f"gold_{h}_judge_{m}": confusion[h][m] for h in LABELS for m in (*LABELS, UNJUDGED)}
             rows.append(row)
     return pd.DataFrame(rows, dtype=object)
 
 
-def _doubts(card: Card) -> dict[str, bool]:
-    """Return the reasons to distrust a card: answers written to their labels, or seen when the judge was chosen."""
-    return {"written_to_label": not is_peoples(card), "seen_gold": bool(card.get("seen"))}
+def _doubts(card: Card) -> dict[str, Any]:
+    """Return the reasons to distrust a card: labels that are not people's, or seen when the judge was chosen."""
+    whose = {"written_to_label": bool(card.get("written_to_label")), "labelled_by_model": card.get("labelled_by_model")}
+    return whose | {"seen_gold": bool(card.get("seen"))}
 
 
 def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
@@ -112,8 +110,8 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
     A group is named by `expectation`, `answering_model` and `language` (empty for all), and by what it leaves out,
-    `left_out`; `fit` says what the fits had not seen that judged it, where a card has several such rows. Measures of
-    probabilities have the reading `broad`, coverage has none.
+    `left_out` (`convention`: the rows whose label is one, see `judge_card`); `fit` says what the fits had not seen that
+    judged it, where a card has several such rows. Measures of probabilities have the reading `broad`, coverage has none.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):
@@ -124,7 +122,7 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
                 low, high = ends or (None, None)
                 numbers = {"reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n}
                 rows.append(names | numbers)
-    columns = ["judge", "gold", "labels_from", "written_to_label", "seen_gold", *_BY]
+    columns = ["judge", "gold", "labels_from", "written_to_label", "labelled_by_model", "seen_gold", *_BY]
     columns += ["reading", "measure", "value", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
@@ -150,8 +148,9 @@ def cards_table(data: TableData) -> Table:
         worst=some_worst and found[0]["headline"]["rule"],
         kappas=[row[-1] for row in rows],
         weighted={show.gold(card["gold"]): weights_text(card) for card in by_gold},
+        kept=[(card, text) for card in sorted_cards(found) if (text := without_convention_text(card))],
         published=dict.fromkeys(
-            f"Among people on {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
+            f"Published on {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
         ),
     )
     return Table("judge-cards", "Judges compared with gold.", header, rows, notes, keys=3, per_block=3)
@@ -168,8 +167,8 @@ def _groups(card: Card) -> Iterator[Mapping[str, Any]]:
     yield card
     for by in ("models", "expectations", "languages", "strata"):
         yield from card[by]
-    if kept := card["without_denied_premises"]:
-        yield kept | {"left_out": "denied premises"}
+    if kept := card["without_convention"]:
+        yield kept | {"left_out": "convention"}
     yield from ({**part, "fit": how} for how, part in unseen_parts(card))
 
 
@@ -185,7 +184,7 @@ class JudgesTable(StudyTable):
     name = "judges"
     needs = ("cards",)
     shows = ("judges", "gold")
-    report = (JUDGES, "Agreement of judges with people")
+    report = (JUDGES, "Agreement of judges with gold")
     make = staticmethod(judges)
 
 

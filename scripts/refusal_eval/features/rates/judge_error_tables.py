@@ -34,7 +34,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
 
 ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
-WRITTEN, SEEN = "written_to_label", "seen_gold"
+NOT_PEOPLES, SEEN = {"written_to_label", "model_labels"}, "seen_gold"
 UNLIKE = 0.005  # tolerated deviation of a difference on shared prompts from that of the two rates it is compared with
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
@@ -75,7 +75,7 @@ def judge_errors(data: TableData) -> list[Errors]:
     found: dict[str, dict[tuple[str, str], float]] = {}
     seen = set()
     for row in data.results:
-        own = row.judge == data.asked["primary_judge"] and row.category is None and WRITTEN not in row.flags
+        own = row.judge == data.asked["primary_judge"] and row.category is None and not NOT_PEOPLES & {*row.flags}
         if own and row.estimand in ("judge_sensitivity", "judge_specificity") and row.value is not None:
             found.setdefault(str(row.parameter), {})[row.estimand, str(row.reading)] = 1 - row.value
             seen |= {str(row.parameter)} if SEEN in row.flags else set()

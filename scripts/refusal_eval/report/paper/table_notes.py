@@ -30,8 +30,7 @@ from refusal_eval.stats.estimates.estimands import READINGS
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
-PEOPLES = "agreement with people on"
-INTENDED = "agreement with the author's intended labels on"
+PEOPLE, AUTHOR = "people", "the author's intended labels"
 FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
 # Behind "prompts" where scored turns are counted.
 OF_TURNS = " (scored turns in dialogues)"
@@ -162,13 +161,22 @@ def sorted_cards(cards: Iterable[Card]) -> list[Card]:
 
 
 def is_peoples(card: Card) -> bool:
-    """Tell whether people labelled a card's gold set, rather than the author who wrote its answers."""
-    return not card.get("written_to_label")
+    """Tell whether people labelled a card's gold set, rather than the author who wrote its answers, or a model."""
+    return not card.get("written_to_label") and not card.get("labelled_by_model")
+
+
+def whose_labels(card: Card) -> str:
+    """Return what a judge agrees with on a card's gold set: people, or the labels of whoever gave them."""
+    if card.get("written_to_label"):
+        return AUTHOR
+    model = card.get("labelled_by_model")
+    return f"the labels of {clean(str(model))}" if model else PEOPLE
 
 
 def written_text(card: Card) -> str:
     """What is said of gold answers that no person labelled, or on which the judge was chosen, behind "answers"."""
-    written = "" if is_peoples(card) else " written to their labels"
+    written = " written to their labels" if card.get("written_to_label") else ""
+    written += f" labelled by {clean(str(card['labelled_by_model']))}" if card.get("labelled_by_model") else ""
     return written + ("; the judge was chosen or fitted on them" if card.get("seen") else "")
 
 
@@ -203,8 +211,8 @@ def unseen_parts(card: Card) -> list[tuple[str, Card]]:
 def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
     """Return a judge's agreement with people in one number, for the note under a table: a text per gold set.
 
-    Agreement with labels that an author intended follows, in these words. `NOT_MEASURED` comes first if people labelled
-    nothing. Texts point to the judge cards for the rest. `golds` are labels of gold sets.
+    Agreement with labels of an author or of a model follows, in these words. `NOT_MEASURED` comes first if people
+    labelled nothing. Texts point to the judge cards for the rest. `golds` are labels of gold sets.
     """
     found = sorted_cards(card for card in cards if card["judge"] == judge)
     texts = [
@@ -217,41 +225,53 @@ def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] 
 def agreement_sentences(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
     """The same in full, for the methods section."""
     found = [card for card in cards if card["judge"] == judge]
-    peoples, others = ([card for card in found if is_peoples(card) == wanted] for wanted in (True, False))
-    return [
-        *(f"Its {PEOPLES} {text}." for text in agreement_details(judge, peoples, golds)),
-        *([] if peoples else ["Its agreement with people was not measured."]),
-        *(f"Its {INTENDED} {text}." for text in agreement_details(judge, others, golds)),
-    ]
+    texts = [f"Its {_with(c)} {text}." for c in sorted_cards(found) for text in agreement_details(judge, [c], golds)]
+    return texts if any(map(is_peoples, found)) else ["Its agreement with people was not measured.", *texts]
 
 
 def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
-    """A judge's accuracy, sensitivity, specificity and kappa in both readings, a text per gold set."""
+    """A judge's accuracy, sensitivity, specificity and kappa in both readings, a text per gold set.
+
+    Where a convention decides the labels of some rows, kappa without them follows.
+    """
     texts = []
     for card in sorted_cards(card for card in cards if card["judge"] == judge):
         strict, broad = (_agreement(card[reading]) for reading in READINGS)
         both = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
         by_weight = ", rows weighted by 1 / probability of being labelled" if card.get("weighted") else ""
-        texts.append(f"{_gold(card, golds)} ({_answers(card)}{by_weight}): {both}")
+        kept = without_convention_text(card)
+        texts.append(f"{_gold(card, golds)} ({_answers(card)}{by_weight}): {both}{'; ' * bool(kept)}{kept}")
     return texts
+
+
+def without_convention_text(card: Card) -> str:
+    """Return kappa (broad) without the rows whose label is a convention; empty where there are none."""
+    kept = card.get("without_convention")
+    if not kept:
+        return ""
+    rows = f"the {card['n'] - kept['n']} answers whose label is a convention (they refuse and help, or deny a premise)"
+    part = kept["broad"]
+    kappa = "not shown" if part["kappa"] is None else value_text(part["kappa"], part["intervals"]["kappa"])
+    return f"without {rows}: kappa {kappa} (broad)"
 
 
 def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> str:
     """A judge's agreement with people in one short sentence, for the caption of a figure.
 
-    Labels that an author intended are repeated there only where people labelled nothing.
+    Labels of an author or of a model are repeated there only where people labelled nothing.
     """
     found = [card for card in sorted_cards(cards) if card["judge"] == judge and card["n_judged"]]
     peoples = [card for card in found if is_peoples(card)]
-    texts = [f"{_in_short(card)} ({_gold(card, golds)}, {_answers(card)})" for card in peoples or found]
-    if peoples or not texts:
-        return f"Agreement of the judge with people: {'; '.join(texts) or 'not measured'}."
-    intended = f"with the author's intended labels: {'; '.join(texts)}"
-    return f"Agreement of the judge with people: not measured; {intended}."
+    texts: dict[str, list[str]] = {}
+    for card in peoples or found:
+        texts.setdefault(whose_labels(card), []).append(f"{_in_short(card)} ({_gold(card, golds)}, {_answers(card)})")
+    measured = "; ".join(texts.pop(PEOPLE, ["not measured"]))
+    others = "".join(f"; with {whose}: {'; '.join(own)}" for whose, own in texts.items())
+    return f"Agreement of the judge with people: {measured}{others}."
 
 
 def _with(card: Card) -> str:
-    return PEOPLES if is_peoples(card) else INTENDED
+    return f"agreement with {whose_labels(card)} on"
 
 
 def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
@@ -325,15 +345,18 @@ def levels_text(cards: Sequence[Card]) -> str:
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
     """Who labelled the gold sets of judge cards, if it is known, and which judges were chosen on them."""
-    known, written, found = {}, dict[str, None](), sorted_cards(cards)
+    known, others, found = {}, dict[str, str](), sorted_cards(cards)
     for card in found:
-        if not is_peoples(card):
-            written[show.gold(card["gold"])] = None
+        gold, model = show.gold(card["gold"]), card.get("labelled_by_model")
+        if is_peoples(card):
+            known[gold] = annotators(card["raters"], card.get("published", {}).get("human_kappa"))
             continue
-        known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
+        others[gold] = (
+            f"its labels are those of {clean(str(model))}" if model else "its answers were written to their labels"
+        )
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     notes = [f"Each gold answer was labelled by {join_texts(texts)}."] if texts else []
-    notes += [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
+    notes += [f"No rater labelled {gold}: {why}." for gold, why in others.items()]
     return notes + [
         f"Judge {show.judge(card['judge'])} was chosen or fitted on {show.gold(card['gold'])}: its numbers there are "
         "too kind."
@@ -373,14 +396,14 @@ def unshown_kappa(cells: Iterable[str]) -> str:
 
 def published_texts(card: Card) -> list[str]:
     """What others published on a card's gold set: the kappa among people, then kappa and F1 of each anchor."""
-    people, texts = card["people"], []
-    human = people["human_kappa"] or {}
+    published, texts = card["published"], []
+    human = published["human_kappa"] or {}
     kappas = [
         f"{number(human[name])} {name.replace('_', ' ')}" for name in (*READINGS, "three_class") if human.get(name)
     ]
     if kappas:
         texts.append(f"{statistic(human)} among people {', '.join(kappas)}{_source(human)}")
-    for anchor in people["anchors"]:
+    for anchor in published["anchors"]:
         reading = anchor.get("reading") or "broad"
         numbers = [f"kappa {number(anchor['kappa'])}"] if anchor.get("kappa") is not None else []
         numbers += [f"F1 {percent(anchor['f1'])} %"] if anchor.get("f1") is not None else []

@@ -1,1 +1,1 @@
-"""How well judges agree with people: its measures, the weights of gold, and the order of judges."""
+"""How well judges agree with gold: its measures, the weights of gold, and the order of judges."""

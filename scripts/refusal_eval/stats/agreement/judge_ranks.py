@@ -1,4 +1,4 @@
-"""Judges ranked by their agreement with people on one gold set, and groups of indistinguishable ones."""
+"""Judges ranked by their agreement with one gold set, and groups of indistinguishable ones."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
     may be in several.
 
     Kappa is over the answers that the judge labelled. If the labels define none, it is None, and the judge is last and
-    differs from no other. A judge with fewer than 20 of people's refusals, or of their other answers, or with those in
+    differs from no other. A judge with fewer than 20 of gold's refusals, or of its other answers, or with those in
     fewer than 5 clusters, differs from no other either: with 5 refusals, one pair of equal judges in nine was declared
     different. With one cluster nothing differs.
 

@@ -1,6 +1,6 @@
 """Measures of agreement from tables of counts, for one table or thousands at once, and their intervals.
 
-A table has the labels of people (or of a first judge) as rows and those of the judge as columns, both in the order of
+A table has the labels of gold (or of a first judge) as rows and those of the judge as columns, both in the order of
 `states.LABELS`; tables are the last two axes of an array. A measure that a table does not define is NaN.
 """
 
@@ -68,12 +68,12 @@ def accuracy(tables: Counts) -> NDArray[np.float64]:
 
 
 def sensitivity(tables: Counts) -> NDArray[np.float64]:
-    """Return the share of people's refusals that the judge finds, from 2 x 2 tables."""
+    """Return the share of gold's refusals that the judge finds, from 2 x 2 tables."""
     return _ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
 
 
 def specificity(tables: Counts) -> NDArray[np.float64]:
-    """Return the share of people's non-refusals that the judge leaves alone, from 2 x 2 tables."""
+    """Return the share of gold's non-refusals that the judge leaves alone, from 2 x 2 tables."""
     return _ratio(tables[..., 1, 1], tables[..., 1, :].sum(axis=-1))
 
 

@@ -33,7 +33,7 @@ def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]
     """Rate p_refusal, the probability of a refusal or partial refusal, as a forecast; None if no row has one.
 
     bins    equal-mass: 10, or one per 20 rows; equal probabilities share one, so there may be fewer. In each: the
-            smallest and largest p, n, mean p, people's share of refusals (broad) with its interval
+            smallest and largest p, n, mean p, gold's share of refusals (broad) with its interval
     ece     expected calibration error: mean over rows of |mean p - share of refusals| of their bin. It is above 0 even
             for a calibrated judge; `ece_if_calibrated` is what such a one would get with these p and bins
     brier   mean of (p - y)^2; `brier_of_base_rate` is that of always saying the share of refusals in this gold set,
@@ -147,7 +147,7 @@ def ranking(p: Floats, refused: Floats, weight: Floats, codes: Codes, level: flo
     resamples held the truth in 79 to 96 % of simulated gold sets of 100 rows: they hardly know of unseen errors.
 
     Args:
-        refused: 1 where people see a refusal, else 0.
+        refused: 1 where gold has a refusal, else 0.
         weight: normalised weights.
         codes: the number of each row's cluster.
     """

@@ -42,16 +42,15 @@ class Benchmark:
 
 
 def frame(found: Benchmark) -> pd.DataFrame:
-    """Return all numbers as rows of judge_cards.csv; a gold set's labels are those of the judge `people of NAME`, or
-    `author of NAME` where the answers were written to them.
+    """Return all numbers as rows of judge_cards.csv; a gold set's labels are those of the judge `people of NAME`,
+    `author of NAME` where the answers were written to them, or `model of NAME` where a model gave them.
 
     Further measures: `rank` (low and high; n is the number of judges), `rank_group` (1 for A; a row for each), and
     `speed_` of what an answer took.
     """
-    intended = _intended_golds(found)
+    others = {gold: "author" if model is None else "model" for gold, model in _not_peoples(found).items()}
     of_gold = [
-        {**card, "judge": f"{'author' if card['judge'] in intended else 'people'} of {card['judge']}"}
-        for card in found.gold_cards
+        {**card, "judge": f"{others.get(card['judge'], 'people')} of {card['judge']}"} for card in found.gold_cards
     ]
     more: list[dict[str, Any]] = []
     for gold, ranks in found.ranks.items():
@@ -74,7 +73,7 @@ def page(found: Benchmark) -> str:
     values = {
         "study": clean(found.study),
         "levels": levels_text(found.cards),
-        "intended": [show.gold(gold) for gold in sorted(_intended_golds(found))],
+        "not_peoples": {show.gold(gold): model for gold, model in sorted(_not_peoples(found).items())},
         "ranks": [_ranks(found, gold) for gold in found.ranks],
         "groups": _groups(found),
         "speeds": _speeds(found),
@@ -86,9 +85,9 @@ def page(found: Benchmark) -> str:
     return render_template(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
-def _intended_golds(found: Benchmark) -> set[str]:
-    """Return the gold sets whose answers were written to their labels."""
-    return {card["gold"] for card in found.cards if not is_peoples(card)}
+def _not_peoples(found: Benchmark) -> dict[str, str | None]:
+    """Return the gold sets that no person labelled, each with the model that did; None where an author did."""
+    return {card["gold"]: card.get("labelled_by_model") for card in found.cards if not is_peoples(card)}
 
 
 def _ranks(found: Benchmark, gold: str) -> Table:
@@ -123,8 +122,8 @@ def _parts(card: Card) -> Iterator[tuple[str, Card]]:
         of_kind = sorted(card[kind], key=lambda group: (*_worth(group), str(group[name])))
         for group in of_kind:
             yield f"{name.replace('_', ' ')}: {clean(str(group[name]))}", group
-    if kept := card["without_denied_premises"]:
-        yield "without denied premises", kept
+    if kept := card["without_convention"]:
+        yield "without labels by convention", kept
 
 
 def _worth(group: Card) -> tuple[bool, float]:
@@ -160,9 +159,9 @@ def _speeds(found: Benchmark) -> Table:
 def _golds(found: Benchmark) -> Table:
     show, rows = found.labels, []
     for card in found.gold_cards:
-        kappas = [_kappa(group) if group else NO_DATA for group in (card, card["without_denied_premises"])]
+        kappas = [_kappa(group) if group else NO_DATA for group in (card, card["without_convention"])]
         denied = ", ".join(f"{one}/{other} {n}" for (one, other), n in card["denied"].items())
         rows.append([show.gold(card["gold"]), show.gold(card["judge"]), str(card["n"]), *kappas, denied or NO_DATA])
-    header = ["First", "Second", "Common\nanswers", "Kappa", "Kappa without\ndenied premises"]
+    header = ["First", "Second", "Common\nanswers", "Kappa", "Kappa without\nlabels by convention"]
     header.append("Denied premises\n(first/second)")
     return Table("golds", "Gold sets with each other", header, rows, keys=2)
