@@ -6,7 +6,6 @@ How an answer is read stands at the head of config/keywords/english.yaml.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -32,10 +31,12 @@ QUOTED = re.compile(
     r'(?<!\d)"[^"]{1,300}"'  # behind a digit it is inches
     r"|(?<![\w'])'(?=\w)[^\"']{1,300}(?:'\w[^\"']{0,300}){0,6}(?<=[.,!?])'(?![\w'])"  # with apostrophes in it
 )
-# A line of a play, and who may speak in an answer without being a character of one.
-LEAST_SPEECHES = 3
+# A line of a play; and names that open a line of a conversation with the model, or of a form, and not of a play.
 SPEECH = re.compile(r"^[ \t*_]{0,4}(?P<name>[A-Z][\w.' -]{2,30})[*_]{0,4}:[^\n]*$", re.MULTILINE)
-ROLES = {"assistant", "user", "human", "system", "model", "chatbot", "judge", "answer", "question"}
+NO_CHARACTERS = re.compile(
+    r"assistant|user|human|system|model|ai|chatbot|judge|answer|question|status|reason|task|note|request|response|reply"
+    r"|decision|result|topic|action|explanation|verdict|output|input|prompt|query|message|label|category|warning"
+)
 HEADING = re.compile(r"\s*(?:#{1,6} \S|\*\*[^*\n]{3,100}\*\*[ \t]*\n)")
 BLANK = "\0"  # neither a word character nor a space: nothing matches across it
 GREETING = 60  # characters in which a text that the user ordered begins: "Sure! Here is a draft"
@@ -114,12 +115,12 @@ def read(answer: str, lists: KeywordLists) -> KeywordReading:
 
 
 def _without_speeches(answer: str) -> str:
-    """Return an answer without the lines of a play: of at least two characters, one of whom speaks again."""
-    if answer.count("\n") < LEAST_SPEECHES - 1 or answer.count(":") < LEAST_SPEECHES:
+    """Return an answer without the lines of a play: two characters, the first of whom speaks again after the other."""
+    if answer.count("\n") < 2 or answer.count(":") < 3:
         return answer
-    speakers = Counter(speech["name"].strip().lower() for speech in SPEECH.finditer(answer))
-    again = max(speakers.values(), default=0) > 1
-    return SPEECH.sub(BLANK, answer) if again and len(speakers) > 1 and not ROLES & speakers.keys() else answer
+    names = [speech["name"].strip().lower() for speech in SPEECH.finditer(answer)]
+    turns = any(first == third != second for first, second, third in zip(names, names[1:], names[2:], strict=False))
+    return SPEECH.sub(BLANK, answer) if turns and not any(map(NO_CHARACTERS.match, names)) else answer
 
 
 def _goes_on(text: str, place: int, lists: KeywordLists) -> bool:
