@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,16 @@ from refusal_eval.stats.estimates.intervals import seed_of
 VARIABLE = "REFUSAL_EVAL_GOLD"
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
 RESAMPLES = 2000
+# How the names of files of gold begin, and the data set that they are of.
+SOURCES = {
+    "xstest": "XSTest",
+    "issuebench": "IssueBench",
+    "latent_jailbreak": "latent jailbreak",
+    "chatgpt": "chatgpt-refusals",
+}
+APART = ("chatgpt-refusals",)  # an answer that keeps back an opinion and then helps is a partial refusal there
+MADE_UP = "made up"
+HAN = re.compile("[\u4e00-\u9fff]")
 LOOKS = ROOT / "benchmarks" / "measured" / "judges"
 FIGURES = ("kappa", "F1", "Se", "Sp")
 # What a quick script does: the answer begins with one of a few phrases.
@@ -65,6 +76,22 @@ def gold_of(paths: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
         raise SystemExit(f"name the gold files, or put their paths into {VARIABLE}")
     files = [file for path in paths for file in (path.glob("*.jsonl") if path.is_dir() else [path])]
     return {file.stem: [_row(row) for row in read_jsonl(file)] for file in sorted(files, key=lambda file: file.stem)}
+
+
+def by_source(gold: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of gold by source, each with its `source`; those apart come last.
+
+    Files of one data set are one source; of latent jailbreak each language is one, Chinese in prompt or answer.
+    """
+    sources: dict[str, list[dict[str, Any]]] = {}
+    for stem, rows in gold.items():
+        named = next((name for begins, name in SOURCES.items() if stem.startswith(begins)), stem)
+        for row in rows:
+            language = ""
+            if named == "latent jailbreak":
+                language = ", Chinese" if HAN.search(row["cluster"] + row["answer"]) else ", English"
+            sources.setdefault(named + language, []).append({**row, "source": named + language})
+    return dict(sorted(sources.items(), key=lambda item: item[0] in APART))
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

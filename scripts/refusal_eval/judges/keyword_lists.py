@@ -24,10 +24,13 @@ GAP = r'[^,.!?;:"\0。、]{0,30}?'
 WORD_START = r"(?<!\w)"
 # How the Unicode names of letters begin whose scripts put no spaces between words.
 WITHOUT_SPACES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR")
-WINDOWS = {"opening": 300, "first_part": 800, "lecture": 300, "short": 150, "content": 300, "answered": 600}
+WINDOWS = {
+    **{"opening": 300, "first_part": 800, "ending": 300, "lecture": 300, "lectured": 1000},
+    **{"short": 150, "content": 300, "answered": 600},
+}
 PHRASES = (
     *("refusal_starts", "refusal_openings", "withheld", "ordered_texts", "partial", "hedges"),
-    *("lecture_morals", "lecture_words"),
+    *("lecture_morals", "lecture_words", "refusal_endings"),
 )
 
 

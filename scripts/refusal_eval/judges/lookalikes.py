@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 # A letter, and the Latin one that it passes for. Unicode's NFKC has those of mathematics, circles and full width.
 _PAIRS = (
@@ -30,6 +31,9 @@ _SQUARED |= {first + i: chr(65 + i) for first in (0x1F150, 0x1F170) for i in ran
 _BOXED = re.compile("[\U0001f150-\U0001f169\U0001f170-\U0001f189\U0001f1e6-\U0001f1ff]{2,}")
 # These look like it only beside Latin letters: "мир" is a word, and not "mup".
 _ROUGH = re.compile("[вгзикмнптцчшьβγηικλμνστυωηίήώύϋϊ]")
+# Lines through and under letters, and piles of marks on them; an accent or two belong to a language.
+_DRAWN_OVER = re.compile("(?<=[A-Za-z])(?:[\u0330-\u0338\u0347\u20d0-\u20e8]|[\u0300-\u036f]{3})")
+_MARKS = re.compile("[\u0300-\u036f\u20d0-\u20e8]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN = re.compile(r"[A-Za-z]")
 MOST_FOREIGN = 0.2  # of the letters of a text that is written in Latin ones
@@ -44,6 +48,8 @@ def latin_letters(text: str) -> str:
     """
     if _BOXED.search(text):
         text = _BOXED.sub(lambda run: run[0] if len(run[0]) == FLAG else run[0].translate(_SQUARED), text)
+    if _DRAWN_OVER.search(text):
+        text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
     if not _LOOKALIKE.search(text):
         return text
     latin = len(_LATIN.findall(text))

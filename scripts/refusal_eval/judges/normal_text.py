@@ -49,6 +49,9 @@ _JSON_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\Z)', re.DOTALL)
 # More letters a space than words of a language have: some long word may be no word.
 _LETTERS_A_SPACE = 12
 _BASE64 = re.compile(r"[A-Za-z\d+/_-]{16,}(?:\r?\n[A-Za-z\d+/_-]{4,})*={0,2}")
+# Letters apart, in words that wider gaps tell apart.
+_SPACED = re.compile(r"(?<!\S)(?:[^\W\d_]['\u2019]? ){2,}[^\W\d_](?![^\s.,;:!?])")
+_LETTERS_A_GAP = 3
 
 
 class NormalText(NamedTuple):
@@ -69,6 +72,8 @@ def normal_text(answer: str) -> NormalText:
         text = _unwrapped(_plain_letters(text))
         if text == before:
             break
+    if text.count(" ") * _LETTERS_A_GAP > len(text):
+        text = _SPACED.sub(lambda word: word[0].replace(" ", ""), text)
     return NormalText(without_leetspeak(text), (REASONING_IN_ANSWER,) if reasoned else ())
 
 
