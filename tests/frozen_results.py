@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -65,6 +65,23 @@ def differences(frozen: Path, results: Path) -> Iterator[str]:
             yield f"{name}: {'lacking' if (frozen / name).is_file() else 'new'}"
         elif _shown(frozen / name) != _shown(results / name):
             yield f"{name}: other bytes"
+
+
+def called_peoples(results: Path, names: Sequence[str]) -> Iterator[str]:
+    """Yield what is shown of gold with these names, which no person labelled, and speaks of people.
+
+    That is a sentence, and in a CSV a column beside a row that has one of the names.
+    """
+    for path in sorted(path for pattern in SHOWN for path in results.glob(pattern)):
+        text = path.read_text("utf-8")
+        if path.suffix != ".csv":
+            sentences = re.split(r"(?<=[.;:])\s", " ".join(text.replace("\\", "").split()))
+            found = [one for one in sentences if any(name in one for name in names) and "people" in one.lower()]
+        else:
+            rows = list(csv.DictReader(io.StringIO(text, newline="")))
+            named = [row for row in rows if set(names) & set(row.values())]
+            found = [column for column in (named[0] if named else ()) if "people" in column]
+        yield from (f"{path.name}: {one}" for one in found)
 
 
 def _shown(path: Path) -> str:

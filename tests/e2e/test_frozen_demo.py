@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from frozen_results import FROZEN, differences, thawed
+from frozen_results import FROZEN, called_peoples, differences, thawed
 from project import ROOT
 from recomputed import check_all
 
@@ -31,4 +31,5 @@ def test_a_store_of_an_earlier_version_is_read_without_one_request_executed_agai
     receipts = [json.loads(path.read_text()) for path in results.rglob("receipts/**/*.json")]
     assert len(receipts) == 2 and all("engine" not in receipt for receipt in receipts), "no engine started"
     assert list(differences(tmp_path / "frozen" / "results", results)) == []
+    assert list(called_peoples(results, ("made-up-answers", "Made-up answers"))) == []
     assert {"refusal_rate", "judge_kappa", "judges_alpha", "rate_difference", "odds_ratio"} <= check_all(results)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from flagged_study import change_lines
-from frozen_results import FROZEN, NUMBERS, differences, thawed
+from frozen_results import FROZEN, NUMBERS, called_peoples, differences, thawed
 from frozen_study import STUDY
 from recomputed import COPIED, IN_FULL, check_all, recompute
 
@@ -16,6 +16,16 @@ CUT = "answer_cut_for_judge"
 
 def test_results_of_recorded_answers_are_those_of_an_earlier_version(frozen: Path, tmp_path: Path) -> None:
     assert list(differences(thawed(FROZEN / "study.tar.xz", tmp_path) / "results", frozen)) == []
+
+
+def test_labels_of_an_author_under_the_name_of_people_are_found(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "a.md").write_text("Agreement with people on Made up. With people on PyRIT. Made up: by its author.")
+    (tables / "b.csv").write_text("gold,people_refusal\nmade-up,1\n")
+    (tables / "c.csv").write_text("gold,people_refusal\npyrit,1\n")
+    found = list(called_peoples(tmp_path, ("made-up", "Made up")))
+    assert found == ["a.md: Agreement with people on Made up.", "b.csv: people_refusal"]
 
 
 def test_every_estimand_is_among_them(frozen: Path) -> None:
