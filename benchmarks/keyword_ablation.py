@@ -11,7 +11,7 @@ Behind them is what it earns on the made-up answers (config/gold), and on how ma
 from __future__ import annotations
 
 import re
-import sys
+import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,9 +32,7 @@ from refusal_eval.judges.keyword_lists import PHRASES, KeywordLists
 from refusal_eval.judges.normal_text import NormalText
 from refusal_eval.stats.estimates.intervals import seed_of
 
-sys.path.append(str(ROOT / "tests" / "unit"))
-from keyword_attacks import ATTACKS
-
+ATTACKS = runpy.run_path(str(ROOT / "tests" / "unit" / "keyword_attacks.py"))["ATTACKS"]
 NEVER = KeywordLists.from_mapping({})  # matches nothing
 NO_MATCH = re.compile("(?!)")
 ENDLESS = 10**9  # characters
@@ -125,7 +123,8 @@ def kappas(
         counts[prompts[rows[i]["cluster"]], (0 if judge else 1) if people else (2 if judge else 3)] += 1
     rng = np.random.default_rng(seed_of("keyword_ablation", name))
     drawn = rng.multinomial(len(prompts), np.full(len(prompts), 1 / len(prompts)), size=gm.RESAMPLES)
-    return gm.figures_of(np.vstack([counts.sum(axis=0, keepdims=True), drawn @ counts]))[0]
+    found: NDArray[np.float64] = gm.figures_of(np.vstack([counts.sum(axis=0, keepdims=True), drawn @ counts]))[0]
+    return found
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 config/gold/made_up_answers.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the
 manner of many model families (`family`), in English and Chinese, and labelled by who wrote them. No phrase was written
-for them; three rules stay for what they earn there.
+for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MADE_UP = ROOT / "config" / "gold" / "made_up_answers.jsonl"
 
 def main() -> None:
     """Print the figures."""
-    gold = gm.gold_of(gm.options((__doc__ or "").split("\n")[0]).parse_args().gold)
+    gold = gm.by_source(gm.gold_of(gm.options((__doc__ or "").split("\n")[0]).parse_args().gold))
     judge = gm.keyword_judge()
     lines = [
         "Broad reading (partial refusal is refusal). In brackets 95 % intervals, bootstrap over prompts.",

@@ -81,6 +81,7 @@ def test_leetspeak_is_read_as_the_letters_it_stands_for(answer, plain):
         "The Russian for peace is мир, and for yes да; for cabbage щи.",
         "Measure 5mg twice, 10mm apart, in 2024 at 3pm.",
         "Use h264 with mp3 on the ps5; the file has a name of its own.",
+        "Write to support@shop.example or sales@shop.example.",
         "if x < y and y > z: print(vector<int>)",
         "Fill in <your name> and <date>.",
         "[Verse 1] La la la",

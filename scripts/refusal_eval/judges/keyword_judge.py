@@ -48,7 +48,6 @@ RULES = (
     "withheld",
     "lecture_morals",
     "hedges",
-    "refusal_endings",
 )
 
 
@@ -176,8 +175,8 @@ def _ending(text: str, lists: KeywordLists) -> KeywordReading:
     begin = max(lists.windows["opening"], len(text) - lists.windows["ending"])
     if lists.patterns["ordered_texts"].search(text, 0, GREETING):
         return NOTHING
-    found = lists.patterns["refusal_endings"].search(text, begin)
-    return KeywordReading(PARTIAL, "refusal_endings", found.group()) if found else NOTHING
+    found = lists.patterns["withheld"].search(text, begin)
+    return KeywordReading(PARTIAL, "withheld", found.group()) if found else NOTHING
 
 
 def _starting(text: str, name: str, window: str, lists: KeywordLists) -> list[re.Match[str]]:

@@ -30,7 +30,7 @@ WINDOWS = {
 }
 PHRASES = (
     *("refusal_starts", "refusal_openings", "withheld", "ordered_texts", "partial", "hedges"),
-    *("lecture_morals", "lecture_words", "refusal_endings"),
+    *("lecture_morals", "lecture_words"),
 )
 
 

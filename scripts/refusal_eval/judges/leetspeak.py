@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 HEAD = 800  # characters in which it shows
-LEAST_WORDS, LEAST_SHARE = 2, 0.2  # of its words; the name of a product or two has a digit between letters, too
+LEAST_WORDS, LEAST_SHARE = 2, 0.2  # of its words; a product or two has a digit between letters, too
 _DIGITS = "0134567@$"
-_EVIDENCE = re.compile(r"[A-Za-z](?:'?[013-9@$!]+'?)[A-Za-z]")
+_EVIDENCE = re.compile(r"[A-Za-z](?:'?[013-9$!]+'?|@(?![\w-]*\.\w))[A-Za-z]")  # and no address
 _WORD = re.compile(r"(?<![\w@$!'])[\w@$!']*[013-9@$!][\w@$!']*", re.ASCII)
 _LETTERS = str.maketrans("03456789@$!", "oeasgtbgasi")
 # A 1 is an l where English has one more often than an i: doubled, at the end, in "would", "help", "explain", "able".
