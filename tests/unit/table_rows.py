@@ -87,7 +87,7 @@ def cards() -> list[dict[str, Any]]:
 class Given(TableData):
     """What a table is made of, without files."""
 
-    def found(self, noun: str) -> Any:
+    def found(self, noun: str, *keys: str) -> Any:
         return vars(self)["given"][noun]
 
 

@@ -20,8 +20,10 @@ def test_missing_kind(project):
     assert lists.endswith("judges.new.lists: must not be empty")  # of whatever kind it is meant to be
     assert kind.endswith(
         "judges.new.kind: this key is missing "
-        "(allowed: cascade, classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
-        "wildguard)"
+        "(allowed: cascade (needs first, then and unsure), classifier (needs engine, template and labels), "
+        "first_token (needs engine and refusal), keyword (needs lists), llm (needs engine, rubric and labels), "
+        "panel (needs members), python (needs file), qwen3guard (needs engine), reasoned (needs engine and rubric), "
+        "recorded, trained (needs engine, gold and lists), wildguard (needs engine))"
     )
 
 

@@ -82,6 +82,7 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
             {"direction": ["refusal"]},
             "direction: must be text, not a list: that is for mode `constellation` only, and this one is `add`",
         ),
+        ({"direction": "x y"}, "direction: 'x y' is not a name"),
         ({"direction": 3}, "direction: must be text, not 3: put it in quotes"),
         ({"offset": "midpoint"}, "offset: is for mode `ablate` only, and this one is `add`; leave it out"),
         ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `add`; leave it out"),
@@ -100,6 +101,14 @@ def test_a_mistake_in_an_intervention_is_reported_in_one_line(
 ) -> None:
     (line,) = reported(project, ADD | change)
     assert line.startswith(f"models.steered.intervention.{message}")
+
+
+def test_a_missing_mode_is_reported_with_all_modes_and_what_each_needs(project: Project) -> None:
+    (line,) = reported(project, {key: value for key, value in ADD.items() if key != "mode"})
+    assert line == (
+        "models.steered.intervention.mode: this key is missing (allowed: ablate, add (needs scale), constellation "
+        "(needs scale and gate), gated (needs scale and gate), pull (needs scale))"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +161,9 @@ def test_the_plain_form_of_each_mode_stays_as_cards_of_finished_studies_have_it(
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
     (line,) = reported(project, ADD, lora=ADAPTER)
-    assert "a LoRA adapter and an intervention were never tried together; merge the former into the weights" in line
+    assert (
+        "a LoRA adapter and an intervention were never tried together; take weights with a LoRA adapter merged" in line
+    )
 
 
 @pytest.mark.parametrize(

@@ -364,6 +364,14 @@ def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(de
     assert "XGrammar" not in text_of(manifest)
 
 
+def test_a_guard_is_said_to_be_read_by_the_probability_of_its_line(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    manifest["study"]["judge_entries"]["keyword"] = {"kind": "qwen3guard", "engine": "smollm2-135m"}
+    text = text_of(manifest)
+    assert "with its own chat template, whose probability of the line " in text
+    assert "Refusal: Yes" in text and "is the verdict, at the threshold 0.5" in text
+
+
 class Inputs(SimpleNamespace):
     """The input files of a job."""
 

@@ -120,7 +120,7 @@ def test_a_sweep_of_layers_needs_no_layers_beside_it_and_others_do(project: Proj
     }
 
 
-@pytest.mark.parametrize("sweep", [{"scales": [1]}, {"scale": ["x"]}, {"layers": [[1, 1]]}, 3])
+@pytest.mark.parametrize("sweep", [{}, {"scales": [1]}, {"scale": ["x"]}, {"layers": [[1, 1]]}, 3])
 def test_what_a_sweep_with_a_mistake_would_say_is_not_missing(project: Project, sweep: Any) -> None:
     project.write(BASE, swept(sweep, intervention={"direction": "refusal", "mode": "add", "allow_overlap": 3}))
     found = {

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from table_rows import cards, data_of, frame_of, score, study, table_of, talks
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.features.judge_cards.judge_cards_table import judge_cards, judges, judges_frame, judges_table
 from refusal_eval.features.rates.rate_tables import answers, rates_frame, refusal, scores, states, votes
 from refusal_eval.report.paper.display import (
@@ -32,6 +33,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import agreement_note, judges_notes
 from refusal_eval.tools.bench.bench_page import Benchmark, frame, page
 
@@ -530,3 +532,12 @@ def test_tables_of_judges_say_which_judge_was_chosen_on_its_gold() -> None:
         assert not any("chosen or fitted" in note for note in table_of(kind, [], [card]).notes)
         frame = frame_of(kind, [], seen)
         assert frame.groupby("gold")["seen_gold"].first().to_dict() == {"g": True, "pyrit": False}
+
+
+def test_what_an_earlier_version_made_of_an_analysis_is_named_with_what_to_do(tmp_path):
+    path = tmp_path / "comparisons.json"
+    path.write_text('{"estimates": [], "counted": {}, "dialogues": []}')
+    data = TableData({"labels": {}}, {"comparisons": [str(path)]})
+    with pytest.raises(UserError, match=r"comparisons\.json has no `turns`: .* earlier version .* Delete it and run"):
+        data.found("comparisons", "counted", "turns")
+    assert data.found("comparisons", "counted")["dialogues"] == []

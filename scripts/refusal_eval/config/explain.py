@@ -307,7 +307,17 @@ def _wrong_kind(path: KeyPath, value: Any, entries: list[type[BaseModel]]) -> Ex
         others = {name: item for name, item in value.items() if name != misspelt}
         message = f"unknown key `{misspelt}`; did you mean `{key}`?"
         return Explained((*path, misspelt), message, assume={**others, key: value[misspelt]})
-    return Explained(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
+    return Explained(here, f"this key is missing (allowed: {', '.join(sorted(_with_needs(entries)))})", missing=True)
+
+
+def _with_needs(entries: list[type[BaseModel]]) -> Iterator[str]:
+    """Yield each kind with the keys that it must have and not all kinds must: `gated (needs scale and gate)`."""
+    required = [[name for name, field in entry.model_fields.items() if field.is_required()] for entry in entries]
+    of_all = set(required[0]).intersection(*required)
+    for entry, names in zip(entries, required, strict=True):
+        own = [name for name in names if name not in of_all]
+        needs = f" (needs {', '.join(own[:-1])}{' and ' * (len(own) > 1)}{own[-1]})" if own else ""
+        yield from (f"{kind}{needs}" for kind in kinds_of(entry))
 
 
 def _in_words(types: list[Any]) -> str:

@@ -110,7 +110,7 @@ class Comparison:
 def comparisons(data: TableData) -> TableParts:
     """Return the study's comparisons, family by family."""
     families = [family_of(family) for family in data.asked["families"]]
-    found = data.found("comparisons")
+    found = data.found("comparisons", "counted", "turns")
     rows = comparisons_in(estimates_in(found), families, data)
     return comparisons_frame(rows, families, data), [move_to_notes(comparisons_table(rows, found, families, data))]
 

@@ -39,7 +39,9 @@ class SteeringKeys(FeatureKeys):
     @classmethod
     def _whole_intervention(cls, entry: Any) -> Any:
         """Give the intervention of a sweep what it leaves to the sweep, as that of each of its models has it."""
-        if not (isinstance(entry, dict) and entry.get("sweep") and isinstance(entry.get("intervention"), dict)):
+        if not (
+            isinstance(entry, dict) and entry.get("sweep") is not None and isinstance(entry.get("intervention"), dict)
+        ):
             return entry
         said = {key: value for key, value in entry["intervention"].items() if value is not None}
         return entry | {"intervention": swept_first(entry["sweep"]) | said}

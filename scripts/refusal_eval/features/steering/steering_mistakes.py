@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.shapes import SLUG, KeyPath
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_mistakes import named_in
 from refusal_eval.core.files import canonical_json
@@ -62,10 +63,8 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             yield (*here, *place), message
         for other in changes_of(model):
             if other.loads and other.name != "intervention":
-                message = (
-                    f"{other.words} and an intervention were never tried together; merge the former into the weights"
-                )
-                yield here, f"{message}, or leave one of them out"
+                message = f"{other.words} and an intervention were never tried together; take weights with "
+                yield here, f"{message}{other.words} merged into them, or leave one of both out"
         for message in _without_company(study, model):
             yield here, message
 
@@ -74,7 +73,8 @@ def _unknown_directions(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield the names that no direction has, in models as they are written, whatever else is wrong with them."""
     for name in study.used["models"]:
         for path, said in named_in(study.catalogue.written["models"][name], "intervention", "direction"):
-            if unknown := study.catalogue.lacks("direction", said):
+            # What can be no name is reported as that.
+            if re.fullmatch(SLUG, said) and (unknown := study.catalogue.lacks("direction", said)):
                 yield ("models", name, *path), unknown
 
 

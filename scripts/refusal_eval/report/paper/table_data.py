@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.report.paper.display import Card, Labels, Score
 from refusal_eval.report.paper.markup import Table
@@ -48,9 +49,23 @@ class TableData:
     def results(self) -> list[Estimate]:
         return read_results(Path(self.files["results"][0]).read_text(encoding="utf-8"))
 
-    def found(self, noun: str) -> Any:
-        """Return the result of an analysis."""
-        return read_json(self.files[noun][0])
+    def found(self, noun: str, *keys: str) -> Any:
+        """Return the result of an analysis.
+
+        Args:
+            keys: what it must have beside its estimates.
+
+        Raises:
+            UserError: if it lacks one: an earlier version made it, and Snakemake was told not to see that code changed.
+        """
+        path = self.files[noun][0]
+        result = read_json(path)
+        if lacking := [key for key in keys if key not in result]:
+            raise UserError(
+                f"{path} has no `{lacking[0]}`: an earlier version of refusal-eval made it. Delete it and run again; "
+                "it is made of the scores, without a GPU"
+            )
+        return result
 
     def order(self, names: str) -> list[str]:
         return [name if isinstance(name, str) else name["name"] for name in self.asked.get(names, ())]
