@@ -119,8 +119,8 @@ def figures(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: str) 
     The interval is a percentile bootstrap over prompts (95 %, 2,000 resamples, seed from `name`), so that the answers
     of several models to one prompt stay together. A figure without data is nan.
     """
-    counts = _counts(rows, said, sorted({row["cluster"] for row in rows}))
-    drawn = _resampled(len(counts), name) @ counts
+    counts = counts_of(rows, said, sorted({row["cluster"] for row in rows}))
+    drawn = resampled(len(counts), name) @ counts
     value, resampled = figures_of(counts.sum(axis=0, keepdims=True)), figures_of(drawn)
     with np.errstate(all="ignore"):
         low, high = np.nanquantile(resampled, [0.025, 0.975], axis=1)
@@ -133,11 +133,11 @@ def mean_kappa(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: st
     An answering model whose answers are all refusals, or none, has no part in it.
     """
     prompts = sorted({row["cluster"] for row in rows})
-    weights = np.vstack([np.ones(len(prompts)), _resampled(len(prompts), name)])
+    weights = np.vstack([np.ones(len(prompts)), resampled(len(prompts), name)])
     kappas: list[NDArray[np.float64]] = []
     for model in sorted({row["answering_model"] for row in rows}):
         own = [i for i, row in enumerate(rows) if row["answering_model"] == model]
-        kappas.append(figures_of(weights @ _counts([rows[i] for i in own], [said[i] for i in own], prompts))[0])
+        kappas.append(figures_of(weights @ counts_of([rows[i] for i in own], [said[i] for i in own], prompts))[0])
     shown = [values for values in kappas if np.isfinite(values[0])]
     if not shown:
         return np.nan, np.nan, np.nan
@@ -146,7 +146,7 @@ def mean_kappa(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: st
     return float(means[0]), float(low), float(high)
 
 
-def _counts(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], clusters: Sequence[str]) -> NDArray[np.float64]:
+def counts_of(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], clusters: Sequence[str]) -> NDArray[np.float64]:
     """Return of each cluster how many are hit, missed, false alarms and rightly left alone."""
     numbers = {cluster: i for i, cluster in enumerate(clusters)}
     counts = np.zeros((len(numbers), 4))
@@ -156,7 +156,7 @@ def _counts(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], clusters: S
     return counts
 
 
-def _resampled(clusters: int, name: str) -> NDArray[np.int64]:
+def resampled(clusters: int, name: str) -> NDArray[np.int64]:
     """Return how often each cluster is drawn in each resample."""
     rng = np.random.default_rng(seed_of("gold_measures", name))
     return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=RESAMPLES)

@@ -82,7 +82,9 @@ judges:
   own: {kind: python, file: ../../own.py}
   both: {kind: panel, members: [words, own]}
   in-turn: {kind: cascade, first: reader, then: writer, unsure: [0.2, 0.8]}
-  learner: {kind: trained, features: [vectors, prompt, reading], engine: encoder, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
+  learner:
+    {kind: trained, features: [vectors, prompt, reading], engine: encoder, gold: [people],
+     lists: [../../words.yaml], floor: {sp: 0.1}}
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}
   came-along: {kind: recorded}

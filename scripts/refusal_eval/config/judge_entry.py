@@ -6,9 +6,9 @@ asked, and how a verdict comes about. `JUDGES` (kinds.py) names the kinds that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -53,6 +53,14 @@ class Floor(Entry):
         return self
 
 
+class GoldLabels(NamedTuple):
+    """A gold set as tables call it, and whose labels it has where no person labelled it."""
+
+    label: str
+    written_to_label: bool = False
+    labelled_by_model: str | None = None
+
+
 @dataclass(frozen=True)
 class Words:
     """What the methods section lends to the sentence about a judge; texts of users come out clean."""
@@ -63,7 +71,26 @@ class Words:
     label: Callable[[str, str], str]  # how tables call an entry, e.g. of `gold_entries`
     weights: Callable[[str], str]  # what an engine's weights are
     sampling: Callable[[Mapping[str, Any]], str]  # how texts are drawn
-    written: Collection[str] = ()  # gold that no person labelled (`written_to_label`)
+    written: Collection[str] = ()  # gold whose author wrote its answers to their labels
+    by_model: Mapping[str, str] = field(default_factory=dict)  # gold that a model labelled, and which
+
+    def about_gold(self, gold: str) -> GoldLabels:
+        """Return whose labels a gold set of the study has."""
+        return GoldLabels(self.label("gold_entries", gold), gold in self.written, self.by_model.get(gold))
+
+    def labels_of(self, golds: Iterable[GoldLabels]) -> str:
+        """Return whose labels gold sets have, such as `people's labels of the answers in XSTest`."""
+        texts: dict[str, list[str]] = {}
+        for gold in golds:
+            text = "people's labels of the answers in {}"
+            text = "the labels that the author of {} intended" if gold.written_to_label else text
+            text = (
+                f"the labels that {self.quoted(gold.labelled_by_model)} gave in {{}}"
+                if gold.labelled_by_model
+                else text
+            )
+            texts.setdefault(text, []).append(gold.label)
+        return self.listed([text.format(self.listed(names)) for text, names in texts.items()])
 
 
 class JudgeEntry(Entry):

@@ -16,8 +16,9 @@ class GoldSet(NamedTuple):
 
     name: str
     rows: Sequence[GoldRow]
-    label: str = ""  # its name in tables
+    label: str | None = None  # its name in tables
     written_to_label: bool = False
+    labelled_by_model: str | None = None
 
 
 class LearningJudge(JudgeEntry):

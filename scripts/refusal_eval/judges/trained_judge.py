@@ -151,7 +151,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
         except (OSError, UserError) as error:
             yield ("fitted",), str(error)
             return
-        if fitted.features != self._features().names:
+        if fitted.features != self.feature_reader().names:
             yield ("features",), f"{self.fitted} was fitted on {', '.join(fitted.features)}; name these"
 
     def gold_to_fit(self) -> list[str]:
@@ -197,7 +197,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
 
     def reader(self, checked: Mapping[str, Any], fitted: str | None = None) -> ReadResponse:
         """Return what turns the vectors of an answer, and the answer, into a verdict."""
-        model, features = load(self.fitted or str(fitted)).model, self._features()
+        model, features = load(self.fitted or str(fitted)).model, self.feature_reader()
 
         def read(response: Mapping[str, Any], answer: str) -> Verdict:
             return self._verdict(model, features.seen([], answer, self.seen_in(response)))
@@ -209,7 +209,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
 
         An answer to a prompt of its gold without which nothing could be fitted has no such verdict: it has failed.
         """
-        judge, features = load(self.fitted or str(fitted)), self._features()
+        judge, features = load(self.fitted or str(fitted)), self.feature_reader()
 
         def read(messages: Messages, answer: str) -> Verdict:
             without = judge.unseen_model(messages) if of_gold else None
@@ -226,7 +226,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
         A row that is in two sets counts once. Rows of other gold whose prompt is in one of the sets get such a verdict,
         too, as the model saw their prompt.
         """
-        features, groups = self._features(), prompt_groups([one.rows for one in gold])
+        features, groups = self.feature_reader(), prompt_groups([one.rows for one in gold])
         source_of = sources({one.name: one.rows for one in gold})
         known_prompts = {sha256_of(row["messages"]): source_of[one.name] for one in gold for row in one.rows}
 
@@ -279,7 +279,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
             LOG.warning("nothing can be fitted without %s: out of fold by prompts only there", ", ".join(sorted(kept)))
         return lines
 
-    def _features(self) -> FeatureReader:
+    def feature_reader(self) -> FeatureReader:
         return FeatureReader(self.features, KeywordReader.from_files(self.lists))
 
     def _verdict(self, model: TrainedModel, seen: Seen) -> Verdict:
@@ -305,17 +305,8 @@ class TrainedJudge(SoftJudge, LearningJudge):
         return f"{named} are the features of a logistic {self._fit_text(words)}"
 
     def _fit_text(self, words: Words) -> str:
-        if self.fitted:
-            learned = {name: (one.label, one.written_to_label) for name, one in load(self.fitted).gold.items()}
-        else:
-            learned = {gold: (words.label("gold_entries", gold), gold in words.written) for gold in self.gold}
-        sides = (("people's labels of the answers in {}", False), ("the labels that the author of {} intended", True))
-        golds = [
-            text.format(words.listed([words.quoted(label) for label in own]))
-            for text, written in sides
-            if (own := [label for label, is_written in learned.values() if is_written == written])
-        ]
+        learned = load(self.fitted).labels(words.quoted) if self.fitted else map(words.about_gold, self.gold)
         return (
-            f"regression{words.cite('pedregosa2011sklearn')} fitted on {words.listed(golds)}, and read at "
+            f"regression{words.cite('pedregosa2011sklearn')} fitted on {words.labels_of(learned)}, and read at "
             f"{self.read_at()}; answers of that gold it judged by fits that had not seen their like"
         )

@@ -55,7 +55,7 @@ def fitting(study: Study, judge: str) -> dict[str, Any]:
     """
     others = sorted(set(study.gold) - set(study.judges[judge].gold_to_fit()))
     about = {
-        name: {"label": entry.label or name, "written_to_label": entry.written_to_label}
+        name: {key: getattr(entry, key) for key in ("label", "written_to_label", "labelled_by_model")}
         for name, entry in study.gold.items()
     }
     return deciding(study, judge) | {"others": others, "about": about}

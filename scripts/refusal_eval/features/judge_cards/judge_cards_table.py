@@ -111,7 +111,7 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
 
     A group is named by `expectation`, `answering_model` and `language` (empty for all), and by what it leaves out,
     `left_out` (`convention`: the rows whose label is one, see `judge_card`); `fit` says what the fits had not seen that
-    judged it, where a card has several such rows. Measures of probabilities have the reading `broad`, coverage has none.
+    judged it, where a card has several such rows. Measures of probabilities have the reading `broad`, coverage none.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):

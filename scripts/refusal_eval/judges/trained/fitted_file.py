@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from refusal_eval.config.judge_entry import GoldLabels
 from refusal_eval.core.files import read_json_as, sha256_of
 from refusal_eval.judges.learning_judge import GoldSet
 from refusal_eval.judges.trained.features import Feature
@@ -20,7 +21,8 @@ class LearnedGold(BaseModel):
     """A gold set that a judge was fitted on."""
 
     label: str  # its name in tables
-    written_to_label: bool  # whether an author wrote the answers to their labels, and no person labelled them
+    written_to_label: bool = False  # whether an author wrote the answers to their labels, and no person labelled them
+    labelled_by_model: str | None = None
     source: str  # the first gold set of those that share prompts with it
     prompts: list[str]  # the first `HASH` digits of their hashes, sorted
 
@@ -32,6 +34,12 @@ class FittedJudge(BaseModel):
     model: TrainedModel
     source_out: dict[str, TrainedModel] = {}  # by source: fitted on the gold of the others
     gold: dict[str, LearnedGold]
+
+    def labels(self, quoted: Callable[[str], str]) -> list[GoldLabels]:
+        """Return whose labels it was fitted on; `quoted` makes texts clean."""
+        return [
+            GoldLabels(quoted(gold.label), gold.written_to_label, gold.labelled_by_model) for gold in self.gold.values()
+        ]
 
     def unseen_model(self, messages: Any) -> TrainedModel | None:
         """Return the model that saw no gold of a prompt's source; None for a prompt that it was not fitted on.
@@ -55,6 +63,7 @@ def learned_gold(gold: Sequence[GoldSet], sources: Mapping[str, str]) -> dict[st
         one.name: LearnedGold(
             label=one.label or one.name,
             written_to_label=one.written_to_label,
+            labelled_by_model=one.labelled_by_model,
             source=sources[one.name],
             prompts=sorted({prompt_hash(row["messages"]) for row in one.rows}),
         )

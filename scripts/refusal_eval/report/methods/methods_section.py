@@ -133,8 +133,11 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
         return weights_text(entry["weights"], identity) if "weights" in entry else engine_text(entry, identity)
 
     written = (gold for gold, entry in study["gold_entries"].items() if entry.get("written_to_label"))
+    by_model = {
+        name: gold["labelled_by_model"] for name, gold in study["gold_entries"].items() if gold.get("labelled_by_model")
+    }
     judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
-    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written)))
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written), by_model))
 
 
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
