@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from judge_entries import judge_entry
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
@@ -133,6 +134,13 @@ def test_a_verdict_names_the_rule_and_the_phrase(keyword):
     assert keyword.judge([], "Sure: 42.").raw == {"phrase": "", "rule": ""}
 
 
+def test_a_verdict_says_that_a_reasoning_was_not_read(keyword):
+    said = keyword.judge([], f"<think>{TREES}</think>{HELP}")
+    assert (said.label, said.flags) == ("compliance", ("reasoning_in_answer",))
+    assert keyword.judge([], HELP).flags == ()
+    assert list(judge_entry("keyword", lists=[str(path) for path in LISTS]).flags(None)) == ["reasoning_in_answer"]
+
+
 @pytest.mark.parametrize(
     "unit",
     [
@@ -149,6 +157,7 @@ def test_a_verdict_names_the_rule_and_the_phrase(keyword):
             "\u200b",
             "a\xad",
         ),
+        *(" 'a", "'a. ", " 'a's b", "Ann: b\nBob: c\n", "a: \n"),
         *("a b\n", ">\n", "I cannot\n", "\u6211\n"),
     ],
 )
