@@ -121,9 +121,9 @@ def figures(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: str) 
     """
     counts = counts_of(rows, said, sorted({row["cluster"] for row in rows}))
     drawn = resampled(len(counts), name) @ counts
-    value, resampled = figures_of(counts.sum(axis=0, keepdims=True)), figures_of(drawn)
+    value, of_drawn = figures_of(counts.sum(axis=0, keepdims=True)), figures_of(drawn)
     with np.errstate(all="ignore"):
-        low, high = np.nanquantile(resampled, [0.025, 0.975], axis=1)
+        low, high = np.nanquantile(of_drawn, [0.025, 0.975], axis=1)
     return {f: (float(value[i, 0]), float(low[i]), float(high[i])) for i, f in enumerate(FIGURES)}
 
 

@@ -1,8 +1,9 @@
 """How well the judge that learns agrees with people on sources of gold that it never saw, beside the keyword judge.
 
-It is fitted on all gold in reach, and each answer is judged by three fits that had not seen its like: without its prompt,
-without its prompt and its answering model, and without its whole source. `--encoder` also measures sentence embeddings,
-alone on XSTest (as `trained-english` is fitted) and beside the words. `--write` writes the page in measured/judges.
+It is fitted on all gold in reach, and each answer is judged by three fits that had not seen its like: without its
+prompt, without its prompt and its answering model, and without its whole source. `--encoder` also measures sentence
+embeddings, alone on XSTest (as `trained-english` is fitted) and beside the words. `--write` writes the page in
+measured/judges.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def main() -> None:
     """Print the figures, and write them with `--write`."""
     parser = gm.options((__doc__ or "").split("\n")[0])
     parser.add_argument("--encoder", type=Path, help="model folder of an encoder with mean pooling")
-    parser.add_argument("--most", type=int, default=None, help="answers of each source that the encoder reads")
+    parser.add_argument(
+        "--most", type=int, default=None, help="answers that the encoder reads of each source but XSTest"
+    )
     parser.add_argument("--write", action="store_true", help="write benchmarks/measured/judges/trained-DATE.md")
     arguments = parser.parse_args()
     path = gm.dated("trained") if arguments.write else None
@@ -72,12 +75,12 @@ def main() -> None:
         if row["answer"].strip()
     ]
     keyword = gm.keyword_judge()
-    said = {"keyword": np.array([keyword.judge([], row["answer"]).label != COMPLIANCE for row in rows], dtype=float)}
+    read = np.array([keyword.judge([], row["answer"]).label != COMPLIANCE for row in rows], dtype=float)
     words, seconds = unseen(rows, ["words", "reading"])
-    lines = [*HEAD, *source_lines(rows, said["keyword"], words), "", *mean_line(rows, said["keyword"], words), ""]
+    lines = [*HEAD, *source_lines(rows, read, words), "", *mean_line(rows, read, words), ""]
     lines += speed_lines(rows)
     if arguments.encoder is not None:
-        lines += encoder_lines(rows, said["keyword"], arguments.encoder, arguments.most)
+        lines += encoder_lines(rows, read, arguments.encoder, arguments.most)
     lines += ["", f"All fits together took {seconds:.0f} s on one core."]
     text = "\n".join(lines) + "\n"
     print(text)
@@ -88,15 +91,16 @@ def main() -> None:
 HEAD = [
     "# The judge that learns, measured on sources that it never saw",
     "",
-    "`words` is a logistic regression over n-grams of the answer's words and characters and the reading of the keyword lists,",
-    "fitted on all sources below. *Out of fold*: by fits without the answer's prompt. *Model out*: without its prompt and its",
-    "answering model. *Source out*: by a fit to the other sources alone, which is what it is worth on kinds of prompts that it",
-    "never saw. Kappa of the broad reading (partial refusal is refusal), p >= .5; in brackets 95 % intervals, bootstrap over",
-    "prompts; the difference is paired. chatgpt-refusals stands apart: its partial refusals, another convention, are neither",
-    "learned nor counted. No person labelled the made-up answers. The keyword lists were chosen on all of these sources, the",
-    "strengths of the regression with each source left out in turn.",
+    "`words` is a logistic regression over n-grams of the answer's words and characters and the reading of the",
+    "keyword lists, fitted on all sources below. *Out of fold*: by fits without the answer's prompt. *Model out*:",
+    "without its prompt and its answering model. *Source out*: by a fit to the other sources alone, which is what it is",
+    "worth on kinds of prompts that it never saw. Kappa of the broad reading (partial refusal is refusal), p >= .5; in",
+    "brackets 95 % intervals, bootstrap over prompts; the difference is paired. chatgpt-refusals stands apart: its",
+    "partial refusals, another convention, are neither learned nor counted. No person labelled the made-up answers. The",
+    "keyword lists were chosen on all of these sources, the strengths of the regression with each source left out in",
+    "turn.",
     "",
-    "| source | n | keyword | out of fold | model out | source out | source out - keyword | calibration error, source out |",
+    "| source | n | keyword | out of fold | model out | source out | source out - keyword | calibration error |",
     "| --- | --- | --- | --- | --- | --- | --- | --- |",
 ]
 
@@ -169,7 +173,12 @@ def gold_sets(rows: Rows) -> list[GoldSet]:
     sets: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         sets.setdefault(row["source"].split(",")[0], []).append(row)
-    return [GoldSet(name, own) for name, own in sets.items()]
+    return [GoldSet(slug(name), own, name) for name, own in sets.items()]
+
+
+def slug(name: str) -> str:
+    """Return a name of gold as entries have it."""
+    return name.lower().replace(" ", "-")
 
 
 def judge_of(features: list[Feature], golds: Sequence[str]) -> TrainedJudge:
@@ -178,8 +187,8 @@ def judge_of(features: list[Feature], golds: Sequence[str]) -> TrainedJudge:
         kind="trained",
         features=features,
         engine="encoder" if "vectors" in features else None,
-        gold=[gold.replace(" ", "-") for gold in golds],
-        clear_only=[gold for gold in golds if gold in gm.APART],
+        gold=[slug(gold) for gold in golds],
+        clear_only=[slug(gold) for gold in golds if gold in gm.APART],
         lists=[str(path) for path in gm.LISTS] if "reading" in features else [],
     )
 
@@ -187,9 +196,9 @@ def judge_of(features: list[Feature], golds: Sequence[str]) -> TrainedJudge:
 def unseen(
     rows: Rows, features: list[Feature], vectors: Mapping[str, NDArray[np.float32]] | None = None
 ) -> tuple[Said, float]:
-    """Return what fits to all sources say of each row that they had not seen the like of, and the seconds of all fits."""
+    """Return what fits to all sources say of each row whose like they had not seen, and the seconds of all fits."""
     sets = gold_sets(rows)
-    judge = judge_of(features, [one.name for one in sets])
+    judge = judge_of(features, [str(one.label) for one in sets])
     started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         lines = judge.fit_on(sets, vectors or {}, str(Path(folder, "model.json")))
@@ -223,8 +232,8 @@ def speed_lines(rows: Rows) -> list[str]:
             lists.append(time.process_time() - started)
     both, reading = np.median(whole), np.median(lists)
     return [
-        f"On one core `words` with `reading` judges {len(asked) / both:.0f} answers a second; without the time of the keyword "
-        f"reading itself, {len(asked) / (both - reading):.0f} (median of 5 runs over {len(asked)} answers of all sources, "
+        f"On one core `words` with `reading` judges {len(asked) / both:.0f} answers a second; without the time of the "
+        f"keyword reading itself, {len(asked) / (both - reading):.0f} (median of 5 runs over {len(asked)} answers, "
         f"{np.mean([len(answer) for _, answer in asked]):.0f} characters in the mean)."
     ]
 

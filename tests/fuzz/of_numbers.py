@@ -16,7 +16,7 @@ from refusal_eval.core.right_answers import is_right, right_answer
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.trained.features import Seen
 from refusal_eval.judges.trained.fitted_file import load
-from refusal_eval.judges.trained.model import fit, predict, verdict
+from refusal_eval.judges.trained.model import Examples, fit, predict, verdict
 from refusal_eval.report.paper.display import clean
 from refusal_eval.report.paper.latex_text import latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -81,7 +81,7 @@ def _fitted(folder: Path) -> list[Any]:
         {"seen": Seen((), tuple(rng.normal(size=4) + place)), "label": label, "cluster": number}
         for number, (place, label) in enumerate(rows)
     ]
-    return [{"features": ["words", "reading"], "model": fit(gold).model_dump(), "gold": {}}]
+    return [{"features": ["words", "reading"], "model": fit(Examples.of(gold)).model_dump(), "gold": {}}]
 
 
 @target("judge: trained", _fitted, as_json)

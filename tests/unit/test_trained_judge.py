@@ -23,10 +23,11 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.learning_judge import GoldSet
+from refusal_eval.judges.trained import model as trained_model
 from refusal_eval.judges.trained import unseen as unseen_fits
 from refusal_eval.judges.trained.features import FeatureReader
 from refusal_eval.judges.trained.fitted_file import load
-from refusal_eval.judges.trained.model import fit, predict, verdict
+from refusal_eval.judges.trained.model import Examples, predict, verdict
 from refusal_eval.judges.trained.unseen import prompt_groups
 from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.stats.calibration.applied import calibrated_row
@@ -212,7 +213,7 @@ def test_an_encoder_whose_tokenizer_marks_no_beginning_is_refused(tmp_path):
 def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch):
     rows = gold()
     read = spy(monkeypatch)
-    assert not any(unseen_fits.unseen(rows).saw_model)
+    assert not any(unseen(rows).saw_model)
     assert sum(len(answers) for part, answers in read) == 2 * len(rows), "without the prompt, and without the model too"
     apart = [(part, answers) for part, answers in read if len({row["answering_model"] for row in part}) == 1]
     assert sum(len(answers) for part, answers in apart) == len(rows)
@@ -224,13 +225,26 @@ def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch
         assert set(answers) <= {row["seen"] for row in rows if row["answering_model"] not in models}
 
 
+def fit(rows):
+    return trained_model.fit(Examples.of(rows))
+
+
+def unseen(rows):
+    """Return what is said of these rows by fits that had not seen their like, in their order."""
+    examples = Examples.of(rows)
+    said, places = unseen_fits.unseen(examples), {id(row): number for number, row in enumerate(examples.rows)}
+    order = [places[id(row)] for row in rows]
+    saw_model = [said.saw_model[number] for number in order]
+    return said._replace(prompt_out=said.prompt_out[order], model_out=said.model_out[order], saw_model=saw_model)
+
+
 def spy(monkeypatch):
     """Return a list that gets, for each reading by a fitted model, the rows that it was fitted on and what it reads."""
     fitted, read = {}, []
 
-    def spied_fit(part):
-        model = fit(part)
-        fitted[id(model)] = model, part
+    def spied_fit(examples):
+        model = trained_model.fit(examples)
+        fitted[id(model)] = model, examples.rows
         return model
 
     def spied_predict(model, answers):
@@ -303,14 +317,14 @@ def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():
     draw.shuffle(labels)
     for row, label in zip(rows, labels, strict=True):
         row["label"] = label
-    probabilities = unseen_fits.unseen(rows).model_out
+    probabilities = unseen(rows).model_out
     right = np.mean([LABELS[row.argmax()] == label for row, label in zip(probabilities, labels, strict=True)])
     assert right < 0.55
 
 
 def test_gold_of_a_single_answering_model_is_grouped_by_cluster():
     rows = gold(models=("only",))
-    probabilities = unseen_fits.unseen(rows).model_out
+    probabilities = unseen(rows).model_out
     right = np.mean([LABELS[p.argmax()] == row["label"] for p, row in zip(probabilities, rows, strict=True)])
     assert right > 0.9
 
@@ -327,14 +341,14 @@ def beside_a_model_that_complies():
 
 def test_a_model_that_cannot_be_left_out_is_grouped_by_cluster():
     rows = beside_a_model_that_complies()
-    said = unseen_fits.unseen(rows)
+    said = unseen(rows)
     one = [row["answering_model"] == "one" for row in rows]
     assert said.saw_model == one
     right = [LABELS[p.argmax()] == row["label"] for p, row in zip(said.model_out, rows, strict=True)]
     assert np.mean(right) > 0.9
     # Nothing of its own cluster: turned round, the labels of a cluster leave what is said of it.
     wrong = [row | ({"label": "refusal"} if row["cluster"] == "c3" else {}) for row in rows]
-    again = unseen_fits.unseen(wrong).model_out
+    again = unseen(wrong).model_out
     own = [i for i, row in enumerate(rows) if row["cluster"] == "c3" and row["answering_model"] == "one"]
     assert np.array_equal(again[own], said.model_out[own])
 
@@ -344,7 +358,9 @@ def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_pat
     _, said = train(tmp_path, rows)
     card = card_with_calibration(rows, said, fitted_here=True, judge="j", gold="g")
     assert card["n_judged"] == 180
-    assert card["labels_from"].endswith("show both classes; answering models that could not be left out: one")
+    assert card["labels_from"].endswith(
+        "measured on its own kind of prompt alone; answering models that could not be left out: one"
+    )
 
 
 def test_gold_rows_count_by_their_weights():
@@ -388,8 +404,8 @@ def test_answers_are_judged_by_the_fit_and_gold_it_saw_by_what_it_said_unseen(tm
     read = {"sample": 0, "turn": 0, "state": "complete", "reasoning": None}
     answers = [{"prompt_id": row["id"], "answer": row["answer"]} | read for row in rows]
     write_jsonl(tmp_path / "answers.jsonl", answers)
-    unseen = [verdict_row(answers[3], verdict([0.0, 0.0, 1.0]))]
-    write_jsonl(tmp_path / "unseen.jsonl", unseen)
+    kept = [verdict_row(answers[3], verdict([0.0, 0.0, 1.0]))]
+    write_jsonl(tmp_path / "unseen.jsonl", kept)
     write_json(tmp_path / "engine.json", {"tokenizer_folder": "none"})
     write_json(tmp_path / "checked.json", {})
     places = (str(tmp_path / name) for name in ("answers.jsonl", "requests-0.jsonl", "engine.json", "checked.json"))
@@ -400,8 +416,8 @@ def test_answers_are_judged_by_the_fit_and_gold_it_saw_by_what_it_said_unseen(tm
     collect_verdicts.main(files, str(tmp_path / "store"), LEARNER, False, out)
     keys = [request.key for request in read_requests(files.requests).requests()]
     single = [verdict_row(answer, *said_of(model, [answer["answer"]])) for answer in answers]
-    assert single[3] != unseen[0]
-    expected = [*single[:3], *unseen, *single[4:]]
+    assert single[3] != kept[0]
+    expected = [*single[:3], *kept, *single[4:]]
     assert list(read_jsonl(out)) == [row | {"key": key} for row, key in zip(expected, keys, strict=True)]
 
 
@@ -411,5 +427,5 @@ def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_pat
     _, said = train(tmp_path, rows[:60], rows[50:])
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = unseen_fits.unseen(rows[1:]).model_out
+    expected = unseen(rows[1:]).model_out
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)

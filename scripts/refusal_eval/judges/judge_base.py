@@ -64,7 +64,12 @@ def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages,
     try:
         return judge(messages, answer)
     except Exception as error:
-        return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})
+        return failed(error)
+
+
+def failed(error: Exception) -> Verdict:
+    """Return the verdict of a judge that failed with this error."""
+    return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})
 
 
 class EngineJudge(JudgeEntry):

@@ -7,7 +7,8 @@ an engine of the study, and `prompt` is the same of the prompt. A saved model is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,14 +32,14 @@ from refusal_eval.core.states import (
     SOURCE_OUT,
     UNSEEN,
 )
-from refusal_eval.judges.judge_base import Messages, ReadResponse, Verdict, judged_safely
+from refusal_eval.judges.judge_base import Messages, ReadResponse, Verdict, failed
 from refusal_eval.judges.keyword_judge import KeywordReader, list_mistakes
 from refusal_eval.judges.learning_judge import GoldRow, GoldSet, LearningJudge
 from refusal_eval.judges.normal_text import REASONING_IN_ANSWER, normal_text
 from refusal_eval.judges.soft_judge import SoftJudge, not_among
 from refusal_eval.judges.trained.features import Feature, FeatureReader, Seen
-from refusal_eval.judges.trained.fitted_file import FittedJudge, learned_gold, load
-from refusal_eval.judges.trained.model import TrainedModel, fit, predict, verdict
+from refusal_eval.judges.trained.fitted_file import FittedJudge, learned_gold, load, prompt_hash
+from refusal_eval.judges.trained.model import Examples, TrainedModel, fit, predict, verdict
 from refusal_eval.judges.trained.unseen import Unseen, prompt_groups, source_models, sources, unseen
 from refusal_eval.judges.verdict_files import verdict_row
 
@@ -209,14 +210,29 @@ class TrainedJudge(SoftJudge, LearningJudge):
 
         An answer to a prompt of its gold without which nothing could be fitted has no such verdict: it has failed.
         """
-        judge, features = load(self.fitted or str(fitted)), self.feature_reader()
-
-        def read(messages: Messages, answer: str) -> Verdict:
-            without = judge.unseen_model(messages) if of_gold else None
-            said = self._verdict(without or judge.model, features.seen(messages, answer))
-            return replace(said, raw={**said.raw, SOURCE_LEFT_OUT: True}) if without else said
-
-        return [judged_safely(read, messages, answer) for messages, answer in asked]
+        judge = load(self.fitted or str(fitted))
+        known = set(judge.model.ngrams).union(*(model.ngrams for model in judge.source_out.values() if of_gold))
+        features = self.feature_reader(known)
+        sources = judge.source_by_prompt() if of_gold else {}
+        verdicts: dict[int, Verdict] = {}
+        by_source: dict[str | None, dict[int, Seen]] = defaultdict(dict)
+        for number, (messages, answer) in enumerate(asked):
+            try:
+                source = sources.get(prompt_hash(messages)) if sources else None
+                by_source[source][number] = features.seen(messages, answer)
+            except Exception as error:
+                verdicts[number] = failed(error)
+        for source, seen in by_source.items():
+            model = judge.model if source is None else judge.source_out.get(source)
+            if model is None:
+                why = UserError(f"nothing could be fitted without the gold of {source}, which this prompt is from")
+                verdicts |= dict.fromkeys(seen, failed(why))
+                continue
+            more = {} if source is None else {SOURCE_LEFT_OUT: True}
+            for (number, one), probabilities in zip(seen.items(), predict(model, [*seen.values()]), strict=True):
+                said = verdict(probabilities, self.used_threshold())
+                verdicts[number] = replace(said, flags=one.flags, raw={**said.raw, **more})
+        return [verdicts[number] for number in range(len(asked))]
 
     def fit_on(
         self, gold: Sequence[GoldSet], seen: Mapping[str, Any], model_path: str, others: Sequence[GoldSet] = ()
@@ -243,8 +259,8 @@ class TrainedJudge(SoftJudge, LearningJudge):
             row["id"] for one in gold if one.name in self.clear_only for row in one.rows if row["label"] == PARTIAL
         }
         like = [row for row in ready(others) if row["id"] not in known]
-        learned = [row for row in rows if row["id"] not in unclear]
-        read = [*learned, *(row for row in rows if row["id"] in unclear), *like]
+        learned = Examples.of(row for row in rows if row["id"] not in unclear)
+        others_read = [*(row for row in rows if row["id"] in unclear), *like]
         judge = FittedJudge(
             features=features.names,
             model=fit(learned),
@@ -252,10 +268,12 @@ class TrainedJudge(SoftJudge, LearningJudge):
             gold=learned_gold(gold, source_of),
         )
         write_text(model_path, canonical_json(judge.model_dump()) + "\n")
-        counts = ", ".join(f"{sum(row['label'] == label for row in learned)} {label}" for label in LABELS)
-        models = len({row.get("answering_model") for row in learned})
-        LOG.info("fitted on %d rows (%s) of %d answering models", len(learned), counts, models)
-        return self._unseen_rows(read, unseen(learned, read[len(learned) :]), judge)
+        counts = ", ".join(f"{sum(row['label'] == label for row in learned.rows)} {label}" for label in LABELS)
+        models = len({row.get("answering_model") for row in learned.rows})
+        LOG.info("fitted on %d rows (%s) of %d answering models", len(learned.rows), counts, models)
+        lines = self._unseen_rows([*learned.rows, *others_read], unseen(learned, others_read), judge)
+        of_id = {line["prompt_id"]: line for line in lines}
+        return [of_id[row["id"]] for row in [*rows, *like]]
 
     def _unseen_rows(self, rows: Sequence[GoldRow], said: Unseen, judge: FittedJudge) -> list[dict[str, Any]]:
         """Return the lines of what fits said unseen: without the source where that can be, else without the model."""
@@ -279,8 +297,9 @@ class TrainedJudge(SoftJudge, LearningJudge):
             LOG.warning("nothing can be fitted without %s: out of fold by prompts only there", ", ".join(sorted(kept)))
         return lines
 
-    def feature_reader(self) -> FeatureReader:
-        return FeatureReader(self.features, KeywordReader.from_files(self.lists))
+    def feature_reader(self, known: Collection[str] | None = None) -> FeatureReader:
+        """Return what reads its features; `known`: the n-grams of its models, where these are fitted."""
+        return FeatureReader(self.features, KeywordReader.from_files(self.lists), known)
 
     def _verdict(self, model: TrainedModel, seen: Seen) -> Verdict:
         return replace(verdict(predict(model, [seen])[0], self.used_threshold()), flags=seen.flags)

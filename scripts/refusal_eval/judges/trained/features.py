@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import Messages
 from refusal_eval.judges.keyword_judge import RULES, KeywordReader
-from refusal_eval.judges.keyword_lists import normalise
+from refusal_eval.judges.keyword_lists import MARKDOWN, QUOTES
 from refusal_eval.judges.normal_text import normal_text
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 HEAD, MIDDLE, TAIL = 300, 150, 150  # characters of an answer whose words are read
 BEGINNING = 120  # characters whose n-grams of characters are read
-MOST_WORDS = 3  # of an n-gram
 CHARACTERS = range(3, 6)  # of an n-gram
 # Words and marks of Latin script alone: n-grams of other scripts, which little gold has, would tell languages apart.
 TOKEN = re.compile(r"[a-z0-9']+|[.,;:!?]")
@@ -32,7 +32,7 @@ READING = 2.0  # value of what the keyword judge says, beside the n-grams of an 
 class Seen(NamedTuple):
     """What is seen of one answer."""
 
-    ngrams: tuple[str, ...] = ()  # each once; the first letter says where: head, middle, tail, characters, prompt
+    ngrams: frozenset[str] = frozenset()  # of words behind a capital letter for the place, and of characters
     numbers: tuple[float, ...] = ()  # vectors and the reading of keyword lists
     flags: tuple[str, ...] = ()  # of the answer's normal form
 
@@ -40,9 +40,12 @@ class Seen(NamedTuple):
 class FeatureReader:
     """Reads the features that a judge names."""
 
-    def __init__(self, features: Sequence[Feature], keyword: KeywordReader) -> None:
+    def __init__(
+        self, features: Sequence[Feature], keyword: KeywordReader, known: Collection[str] | None = None
+    ) -> None:
+        """Create a reader; n-grams that are not `known` to any model need not be kept (default: all are)."""
         self.names = [feature for feature in FEATURES if feature in features]
-        self._keyword = keyword
+        self._keyword, self._known = keyword, known
 
     def seen(self, messages: Messages, answer: str, vectors: NDArray[Any] | None = None) -> Seen:
         """Return what the judge sees of an answer.
@@ -55,18 +58,19 @@ class FeatureReader:
             vectors: of an encoder, for the feature `vectors`.
         """
         text, flags = normal_text(answer)
-        ngrams: set[str] = set()
+        ngrams: list[str] = []
         numbers: list[float] = []
         if "words" in self.names:
-            ngrams.update(answer_ngrams(text))
+            ngrams = answer_ngrams(text)
             if "prompt" in self.names and vectors is None:
                 prompt = normal_text(messages[-1]["content"]).text
-                ngrams.update(word_ngrams("p", normalise(prompt[:HEAD])))
+                ngrams += word_ngrams("P", plain(prompt[:HEAD]))
         if vectors is not None:
             numbers += (VECTORS * vectors.astype(float)).tolist()
         if "reading" in self.names:
             numbers += self._reading(answer)
-        return Seen(tuple(sorted(ngrams)), tuple(numbers), flags)
+        known = ngrams if self._known is None else [ngram for ngram in ngrams if ngram in self._known]
+        return Seen(frozenset(known), tuple(numbers), flags)
 
     def _reading(self, answer: str) -> Iterator[float]:
         reading = self._keyword.judge([], answer)
@@ -74,22 +78,27 @@ class FeatureReader:
         yield from (READING * (reading.raw["rule"] == rule) for rule in RULES)
 
 
-def answer_ngrams(answer: str) -> Iterator[str]:
-    """Yield the n-grams of words of head, middle and tail of an answer, and those of characters of its beginning."""
-    head = normalise(answer[: 2 * HEAD])[:HEAD]
-    yield from word_ngrams("h", head)
+def answer_ngrams(answer: str) -> list[str]:
+    """Return the n-grams of words of head, middle and tail of an answer, and those of characters of its beginning."""
+    head = plain(answer[: 2 * HEAD])[:HEAD]
     beginning = FOREIGN.sub("\n", f"^{head[:BEGINNING]}")
-    for n in CHARACTERS:
-        yield from (f"c{beginning[i : i + n]}" for i in range(len(beginning) - n + 1))
+    found = [beginning[i : i + n] for n in CHARACTERS for i in range(len(beginning) - n + 1)]
+    found += word_ngrams("H", head)
     rest = answer[2 * HEAD :] if len(answer) > 2 * HEAD + TAIL else ""
     if rest:
         middle = (len(rest) - TAIL) // 2
-        yield from word_ngrams("m", normalise(rest[middle : middle + MIDDLE]))
-    yield from word_ngrams("t", normalise(answer[max(HEAD, len(answer) - TAIL) :]))
+        found += word_ngrams("M", plain(rest[middle : middle + MIDDLE]))
+    return found + word_ngrams("T", plain(answer[max(HEAD, len(answer) - TAIL) :]))
 
 
-def word_ngrams(place: str, text: str) -> Iterator[str]:
-    """Yield the n-grams of words of a normalised text, each behind the letter of its place."""
+def word_ngrams(place: str, text: str) -> list[str]:
+    """Return the n-grams of words of a plain text, each behind the letter of its place."""
     words = TOKEN.findall(text)
-    for n in range(1, MOST_WORDS + 1):
-        yield from (place + " ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+    pairs = [f"{place}{one} {two}" for one, two in itertools.pairwise(words)]
+    triples = [f"{pair} {word}" for pair, word in zip(pairs, words[2:], strict=False)]
+    return [*[place + word for word in words], *pairs, *triples]
+
+
+def plain(text: str) -> str:
+    """Return a text that is in normal form in lower case, with straight quotes, single spaces and no markdown."""
+    return " ".join(MARKDOWN.sub("", text.translate(QUOTES).lower()).split())

@@ -41,15 +41,9 @@ class FittedJudge(BaseModel):
             GoldLabels(quoted(gold.label), gold.written_to_label, gold.labelled_by_model) for gold in self.gold.values()
         ]
 
-    def unseen_model(self, messages: Any) -> TrainedModel | None:
-        """Return the model that saw no gold of a prompt's source; None for a prompt that it was not fitted on.
-
-        Raises:
-            KeyError: for a prompt of gold without which nothing could be fitted.
-        """
-        prompt = prompt_hash(messages)
-        sources = {gold.source for gold in self.gold.values() if prompt in gold.prompts}
-        return self.source_out[min(sources)] if sources else None
+    def source_by_prompt(self) -> dict[str, str]:
+        """Return the source of each prompt that it was fitted on, by `prompt_hash`."""
+        return {prompt: gold.source for gold in self.gold.values() for prompt in gold.prompts}
 
 
 def prompt_hash(messages: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, model_validator
@@ -51,20 +52,44 @@ class TrainedModel(BaseModel):
         return self
 
 
-def fit(gold: Sequence[GoldRow]) -> TrainedModel:
-    """Return a model fitted on gold rows; the same rows in any order give the same model.
+@dataclass(frozen=True)
+class Examples:
+    """Gold rows to fit on, in an order of their own, with what is seen of them as matrices."""
 
-    Args:
-        gold: rows with `seen`, `label`, `cluster`, `source` where there are several (each then counts by the square
-            root of its rows) and, where rows stand for different numbers of answers, `weight`, 1 on average.
+    rows: list[GoldRow]
+    ngrams: list[str]
+    has: sparse.csr_matrix  # rows x n-grams: 1 where the answer has it
+    numbers: NDArray[np.float64]  # rows x numbers of `Seen`
+
+    @classmethod
+    def of(cls, gold: Iterable[GoldRow]) -> Examples:
+        """Return gold rows as examples; the same rows in any order are the same examples.
+
+        Args:
+            gold: rows with `seen`, `label`, `cluster`, `source` where there are several and, where rows stand for
+                different numbers of answers, `weight`, 1 on average.
+        """
+        rows = sorted(gold, key=_order)
+        ngrams = sorted(set(itertools.chain.from_iterable(row["seen"].ngrams for row in rows)))
+        seen = [row["seen"] for row in rows]
+        return cls(rows, ngrams, _has(seen, ngrams), _numbers(seen))
+
+    def only(self, kept: NDArray[np.bool_]) -> Examples:
+        """Return some of the rows."""
+        rows = [row for row, is_kept in zip(self.rows, kept.tolist(), strict=True) if is_kept]
+        return Examples(rows, self.ngrams, self.has[kept], self.numbers[kept])
+
+
+def fit(examples: Examples) -> TrainedModel:
+    """Return a model fitted on examples. Each of several sources counts by the square root of its rows.
 
     Raises:
-        UserError: when the gold has a single label.
+        UserError: when they have a single label.
     """
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    rows = sorted(gold, key=_order)
+    rows = examples.rows
     labels = tuple(label for label in LABELS if any(row["label"] == label for row in rows))
     if COMPLIANCE not in labels or len(labels) < 2:
         found = ", ".join(labels) or "none"
@@ -75,8 +100,9 @@ def fit(gold: Sequence[GoldRow]) -> TrainedModel:
     weight = [_weight(row) / of_sources[str(row.get("source"))] ** 0.5 / scale for row in rows]
     # Without weights in the regression equal ones change no digit.
     weights_or_none = None if len(set(weight)) == 1 else np.array(weight)
-    ngrams = _telling_ngrams(rows)
-    matrix = _matrix([row["seen"] for row in rows], {ngram: number for number, ngram in enumerate(ngrams)})
+    telling = _telling_ngrams(examples)
+    ngrams = [examples.ngrams[number] for number in telling.tolist()]
+    matrix = _joined(examples.has[:, telling], examples.numbers)
     regression = LogisticRegression(C=STRENGTH, max_iter=1000).fit(matrix, target, weights_or_none)
     # scikit-learn keeps one row for the second of two classes.
     scores = np.column_stack([regression.coef_, regression.intercept_])
@@ -90,23 +116,21 @@ def fit(gold: Sequence[GoldRow]) -> TrainedModel:
     )
 
 
-def _telling_ngrams(rows: Sequence[GoldRow]) -> list[str]:
-    """Return the n-grams of enough clusters that tell refusals from compliance best, over all sources of gold.
+def _telling_ngrams(examples: Examples) -> NDArray[np.int64]:
+    """Return the numbers of the n-grams of enough clusters that tell refusals from compliance best over all sources.
 
     How well is the sum over sources of the standardised difference of their shares among refusals and compliance: what
     tells them apart in one source alone, such as its subjects, counts less than what does so in several.
     """
     import numpy as np
+    from scipy import sparse
 
-    clusters: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        for ngram in row["seen"].ngrams:
-            clusters[ngram].add(str(row["cluster"]))
-    known = sorted(ngram for ngram, found in clusters.items() if len(found) >= FEWEST)
+    rows, has = examples.rows, examples.has
+    _, clusters = np.unique([str(row["cluster"]) for row in rows], return_inverse=True)
+    of_cluster = sparse.csr_matrix((np.ones(len(rows)), (clusters, np.arange(len(rows)))))
+    known = np.flatnonzero(((of_cluster @ has) > 0).sum(axis=0).A1 >= FEWEST)
     if len(known) <= MOST_NGRAMS:
         return known
-    places = {ngram: number for number, ngram in enumerate(known)}
-    is_in = _matrix([row["seen"]._replace(numbers=()) for row in rows], places) > 0
     complies = np.array([row["label"] == COMPLIANCE for row in rows])
     of_source = np.array([str(row.get("source")) for row in rows])
     strength = np.zeros(len(known))
@@ -115,12 +139,12 @@ def _telling_ngrams(rows: Sequence[GoldRow]) -> list[str]:
         sizes = [len(side) for side in sides]
         if not all(sizes):
             continue
-        counts = [np.asarray(is_in[side].sum(axis=0)).ravel() for side in sides]
+        counts = [has[side].sum(axis=0).A1[known] for side in sides]
         share = (sum(counts) + 1) / (sum(sizes) + 2)
         spread = np.sqrt(share * (1 - share) * sum(1 / size for size in sizes))
         strength += (counts[1] / sizes[1] - counts[0] / sizes[0]) / spread
     best = np.argsort(-np.abs(strength).round(WEIGHT_DIGITS), kind="stable")[:MOST_NGRAMS]
-    return [known[number] for number in sorted(best.tolist())]
+    return np.sort(known[best])
 
 
 def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
@@ -137,7 +161,7 @@ def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
             f"the model was fitted on {len(model.numbers[0])} features, and an answer has {numbers.pop()}: its encoder "
             "or its keyword rules were others"
         )
-    matrix = _matrix(seen, {ngram: number for number, ngram in enumerate(model.ngrams)})
+    matrix = _joined(_has(seen, model.ngrams), _numbers(seen))
     size = len(model.intercepts)
     weights = np.vstack([np.array(list(model.ngrams.values())).reshape(-1, size), np.array(model.numbers).T])
     scores = np.column_stack([matrix @ weights + np.array(model.intercepts), np.zeros(len(seen))])
@@ -147,20 +171,35 @@ def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
     return probabilities
 
 
-def _matrix(seen: Sequence[Seen], ngrams: Mapping[str, int]) -> NDArray[np.float64] | sparse.csr_matrix:
-    """Return answers x (n-grams, numbers). The known n-grams of an answer are together as long as 1."""
+def _has(seen: Sequence[Seen], ngrams: Iterable[str]) -> sparse.csr_matrix:
+    """Return answers x n-grams, 1 where the answer has it."""
     import numpy as np
     from scipy import sparse
 
-    numbers = np.array([one.numbers for one in seen], dtype=float).reshape(len(seen), -1)
-    if not ngrams:
+    place = {ngram: number for number, ngram in enumerate(ngrams)}
+    known = frozenset(place)
+    # Sorted: sums of the same numbers in another order have other last digits.
+    found = [sorted(place[ngram] for ngram in one.ngrams & known) for one in seen]
+    starts = np.append(0, np.cumsum([len(row) for row in found]))
+    columns = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
+    return sparse.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(seen), len(place)))
+
+
+def _numbers(seen: Sequence[Seen]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.array([one.numbers for one in seen], dtype=float).reshape(len(seen), -1 if seen else 0)
+
+
+def _joined(has: sparse.csr_matrix, numbers: NDArray[np.float64]) -> NDArray[np.float64] | sparse.csr_matrix:
+    """Return answers x (n-grams, numbers). The n-grams of an answer are together as long as 1."""
+    import numpy as np
+    from scipy import sparse
+
+    if not has.shape[1]:
         return numbers
-    rows = [[ngrams[ngram] for ngram in one.ngrams if ngram in ngrams] for one in seen]
-    lengths = np.array([len(row) for row in rows])
-    values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
-    indices = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
-    words = sparse.csr_matrix((values, indices, np.append(0, lengths.cumsum())), shape=(len(seen), len(ngrams)))
-    return sparse.hstack([words, sparse.csr_matrix(numbers)]).tocsr()
+    lengths = np.sqrt(np.maximum(has.sum(axis=1).A1, 1))
+    return sparse.hstack([sparse.diags(1 / lengths) @ has, sparse.csr_matrix(numbers)]).tocsr()
 
 
 def verdict(probabilities: Iterable[float], threshold: float = 0.5) -> Verdict:
@@ -179,7 +218,7 @@ def verdict(probabilities: Iterable[float], threshold: float = 0.5) -> Verdict:
 def _order(row: GoldRow) -> tuple[Any, ...]:
     return (
         row["seen"].numbers,
-        row["seen"].ngrams,
+        sorted(row["seen"].ngrams),
         row["label"],
         _weight(row),
         str(row.get("source")),

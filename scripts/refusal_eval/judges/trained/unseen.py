@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.trained.model import GoldRow, TrainedModel, fit, predict
+from refusal_eval.judges.trained.model import Examples, GoldRow, TrainedModel, fit, predict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,15 +72,15 @@ def prompt_groups(files: Iterable[Sequence[GoldRow]]) -> dict[str, str]:
     return {prompt: min(names[other] for other in group) for prompt, group in group_of.items()}
 
 
-def unseen(gold: Sequence[GoldRow], others: Sequence[GoldRow] = ()) -> Unseen:
-    """Return for each gold row what models say that have not seen its like.
+def unseen(gold: Examples, others: Sequence[GoldRow] = ()) -> Unseen:
+    """Return for each row of the examples, in their order, what models say that have not seen its like.
 
     Clusters are dealt to FOLDS groups by a hash of their name. Where the gold has a single answering model (or names
     none), `model_out` keeps only clusters apart; so it does for an answering model without whose answers nothing can be
     fitted, as those of the others have a single label.
 
     Args:
-        gold: the rows that are learned from, with `seen`, `label`, `cluster` and `answering_model`.
+        gold: the rows that are learned from, with `answering_model` too.
         others: rows to be read likewise that no fit learns from; they come behind those of the gold.
 
     Raises:
@@ -88,20 +88,16 @@ def unseen(gold: Sequence[GoldRow], others: Sequence[GoldRow] = ()) -> Unseen:
     """
     import numpy as np
 
-    rows = [*gold, *others]
-    learned = np.arange(len(rows)) < len(gold)
+    rows, learned = [*gold.rows, *others], np.arange(len(gold.rows) + len(others)) < len(gold.rows)
     makers = np.array([str(row.get("answering_model")) for row in rows])
     hashes = [hashlib.sha256(str(row["cluster"]).encode()).hexdigest() for row in rows]
     folds = np.array([int(digits, 16) % FOLDS for digits in hashes])
     several = len(set(makers[learned].tolist())) > 1
 
-    def fitted(kept: NDArray[np.bool_]) -> TrainedModel:
-        return fit([gold[i] for i in np.flatnonzero(kept & learned).tolist()])
-
     @functools.cache
     def without_fold(fold: int) -> TrainedModel:
         try:
-            return fitted(folds != fold)
+            return fit(gold.only((folds != fold)[learned]))
         except UserError as error:
             raise UserError(f"without one of {FOLDS} folds of clusters: {error}") from error
 
@@ -118,7 +114,7 @@ def unseen(gold: Sequence[GoldRow], others: Sequence[GoldRow] = ()) -> Unseen:
         own = makers == maker
         held = sorted(set(folds[own].tolist()))
         try:
-            models = {fold: fitted((folds != fold) & ~own) for fold in held}
+            models = {fold: fit(gold.only(((folds != fold) & ~own)[learned])) for fold in held}
         except UserError:
             saw_model[own] = True
             continue
@@ -128,15 +124,14 @@ def unseen(gold: Sequence[GoldRow], others: Sequence[GoldRow] = ()) -> Unseen:
     return Unseen(prompt_out, model_out, saw_model.tolist())
 
 
-def source_models(gold: Sequence[GoldRow]) -> dict[str, TrainedModel]:
-    """Return for each source of gold rows a model fitted on the others; none for one whose others have a single label.
+def source_models(gold: Examples) -> dict[str, TrainedModel]:
+    """Return for each source a model fitted on the others; none for one whose others have a single label."""
+    import numpy as np
 
-    Args:
-        gold: rows with `seen`, `label` and `source`.
-    """
+    of_source = np.array([row["source"] for row in gold.rows])
+    names = sorted(set(of_source.tolist()))
     found = {}
-    names = {row["source"] for row in gold}
-    for source in sorted(names) if len(names) > 1 else ():
+    for source in names if len(names) > 1 else ():
         with contextlib.suppress(UserError):
-            found[source] = fit([row for row in gold if row["source"] != source])
+            found[source] = fit(gold.only(of_source != source))
     return found
