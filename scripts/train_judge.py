@@ -82,6 +82,6 @@ if snakemake := globals().get("snakemake"):
     files, made = snakemake.input, snakemake.output
     judge = JUDGES.entry(snakemake.params.judge["entry"])
     store_dir, written = snakemake.config["store_dir"], (made.model, made.verdicts)
-    gold, others = (read_gold(paths, snakemake.params.judge["about"]) for paths in (files.gold, files.others))
     with as_planned(files.files, snakemake.params.judge["sha256"]):
+        gold, others = (read_gold(paths, snakemake.params.judge["about"]) for paths in (files.gold, files.others))
         when_stored(lambda: main(judge, gold, others, files.requests, files.receipts, store_dir, *written))

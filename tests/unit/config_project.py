@@ -87,6 +87,7 @@ judges:
      lists: [../../words.yaml], floor: {sp: 0.1}}
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}
+  guard-of-lines: {kind: qwen3guard, engine: wheel-engine}
   came-along: {kind: recorded}
   begins: {kind: first_token, engine: wheel-engine, refusal: ["[refuse]"], compliance: ["[respond]"]}
   begins-as-people: {kind: first_token, engine: wheel-engine, refusal: {gold: people}}

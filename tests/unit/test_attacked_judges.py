@@ -20,7 +20,7 @@ from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE
 from refusal_eval.judges.conversations import with_gap
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import TEXTS, features
+from refusal_eval.judges.trained.features import FeatureReader
 from refusal_eval.judges.verdict_files import read_safely
 
 ATTACKS = attacks()
@@ -70,7 +70,9 @@ def test_the_keyword_judge_and_its_features_come_back_within_a_second(attack, ke
     started = time.process_time()
     verdict = keyword.judge(asked(attack), attack.answer)
     assert verdict.state == JUDGED and verdict.label in LABELS
-    assert math.isfinite(features(np.ones(8, dtype=np.float32), attack.answer, keyword).sum())
+    features = FeatureReader(["words", "vectors", "reading"], keyword)
+    seen = features.seen(asked(attack), attack.answer, np.ones(8, dtype=np.float32))
+    assert all(map(math.isfinite, seen.numbers)) and len(seen.ngrams) < 5000
     assert time.process_time() - started < 2, "two readings"
 
 
@@ -102,7 +104,7 @@ def test_no_answer_adds_a_control_token(kind, repository, tokenizers):
     for folder in tokenizers if kind in ("classifier", "trained") else tokenizers[:1]:
         renderer = Renderer.from_params(folder, how, untrusted=True)
         usual = control_ids(renderer, judge.token_ids(renderer, asked(plain()[0]), plain()[0].answer))
-        assert kind != "trained" or usual.count(usual[0]) == TEXTS
+        assert kind != "trained" or usual.count(usual[0]) == 4
         for attack in ATTACKS:
             token_ids = judge.token_ids(renderer, asked(attack), shown(attack))
             assert control_ids(renderer, token_ids) == usual, (folder.name, attack)

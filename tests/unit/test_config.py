@@ -98,7 +98,7 @@ def test_the_shipped_demo_is_valid(repository, monkeypatch):
     assert config["study"] == "demo"
     assert (len(config["models"]), len(config["splits"]), config["samples"]) == (2, 3, 3)
     assert config["primary_judge"] == "keyword"
-    assert list(config["engine_entries"]) == ["minilm-l6", "smollm2-135m"], "both models share one engine"
+    assert list(config["engine_entries"]) == ["smollm2-135m"], "both models share one engine"
     assert {split["expectation"] for split in config["split_entries"].values()} == {"comply", "varies", "refuse"}
 
 

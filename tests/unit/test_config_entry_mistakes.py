@@ -16,14 +16,13 @@ def test_missing_keys_say_what_they_are_for(project):
 
 
 def test_missing_kind(project):
-    kind, lists = with_entry(project, "judges", "new", {"lists": []})
-    assert lists.endswith("judges.new.lists: must not be empty")  # of whatever kind it is meant to be
+    (kind,) = with_entry(project, "judges", "new", {"lists": []})
     assert kind.endswith(
         "judges.new.kind: this key is missing "
         "(allowed: cascade (needs first, then and unsure), classifier (needs engine, template and labels), "
         "first_token (needs engine and refusal), keyword (needs lists), llm (needs engine, rubric and labels), "
         "panel (needs members), python (needs file), qwen3guard (needs engine), reasoned (needs engine and rubric), "
-        "recorded, trained (needs engine, gold and lists), wildguard (needs engine))"
+        "recorded, trained (needs features), wildguard (needs engine))"
     )
 
 

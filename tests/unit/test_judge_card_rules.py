@@ -73,11 +73,11 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert cell("writer")["votes_asked_again"] is True
     assert cell("guard")["judge_flags"] == ["prompt_harm", "response_harm"]
     assert "votes_asked_again" not in cell("guard")
-    assert not {"judge_flags", "votes_asked_again"} & set(cell("words"))
+    assert cell("words")["judge_flags"] == ["reasoning_in_answer"] and "votes_asked_again" not in cell("words")
     config["judge_entries"]["both"]["members"] = ["words", "writer"]
-    assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
+    assert cell("both")["judge_flags"] == sorted(["reasoning_in_answer", *cell("writer")["judge_flags"]])
     panel = judging.combining(Study(config), "both")
-    assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
+    assert panel["flags"] == {"words": ["reasoning_in_answer"], "writer": cell("writer")["judge_flags"]}
 
 
 def test_a_card_is_of_own_labels_where_no_threshold_decides_over_them(config: Any) -> None:

@@ -672,12 +672,21 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
     assert (
         "a classifier of prompt and answer, whose probability of the label is the verdict, at the threshold 0.4" in text
     )
-    assert "fitted on the labels that the author of Made-up answers intended, and read at the threshold 0.5" in text
+    fitted_on = "people's labels of the answers in ChatGPT refusals, IssueBench stance, Latent jailbreak and "
+    assert f"fitted on {fitted_on}XSTest completions, and the labels that the author of Made-up answers intended, and" in text
+    learner = {"kind": "trained", "features": ["words"], "gold": ["made-up-answers"], "label": "Learner"}
+    entries["words-english"] = learner
+    own = "the n-grams of the answer are the features of a logistic regression [@pedregosa2011sklearn] fitted on "
+    assert f"{own}the labels that the author of Made-up answers intended, and read at the threshold" in text_of(
+        manifest
+    )
     study["gold_entries"]["made-up-answers"] |= {"written_to_label": False, "raters": 2}
     assert "fitted on people's labels of the answers in Made-up answers, and read at" in text_of(manifest)
-    assert "and Minos label nearly all answers alike but not all, because the size of a batch changes" in text
+    study["gold_entries"]["made-up-answers"] |= {"raters": None, "labelled_by_model": "GPT-4"}
+    assert "fitted on the labels that GPT-4 gave in Made-up answers, and read at" in text_of(manifest)
+    assert "Minos labels nearly all answers alike but not all, because the size of a batch changes" in text
     study["determinism"] = "strict"
-    assert "label nearly all answers alike" not in text_of(manifest)
+    assert "nearly all answers alike" not in text_of(manifest)
 
 
 def test_no_rater_labelled_answers_that_were_written_to_their_labels(demo: dict[str, Any]) -> None:
@@ -687,7 +696,8 @@ def test_no_rater_labelled_answers_that_were_written_to_their_labels(demo: dict[
     assert "Made-up answers was written to its labels by its author; no rater labelled it" in text
     assert "The judge Keyword lists was chosen or fitted on it." in text
     assert "Its agreement with people was not measured. Its agreement with the author's intended labels on " in text
-    assert "people's labels" not in text and "fitted on the labels that the author of Made-up answers intended" in text
+    assert "people's labels of the answers in Made-up" not in text
+    assert "and the labels that the author of Made-up answers intended" in text
     assert "Its agreement with people on Made-up" not in text
 
 

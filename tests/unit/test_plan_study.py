@@ -487,8 +487,16 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
         assert what in flat(page), what
 
 
-def test_the_demo_with_its_text_encoder_is_planned(repository, tmp_path, capsys):
+def test_a_judge_of_words_needs_no_engine_and_one_of_vectors_has_its_encoder_planned(repository, tmp_path, capsys):
     assert main(["plan", str(repository / "config" / "config.yaml"), "--directory", str(tmp_path)]) == 0
+    assert "minilm-l6" not in capsys.readouterr().out
+    study = yaml.safe_load((repository / "config" / "config.yaml").read_text())
+    study |= {"study": "vectors", "judges": ["keyword", "encoded"], "gold": ["made-up-answers"]}
+    lists = str(repository / "config" / "keywords" / "english.yaml")
+    encoded = {"like": "trained-english", "gold": ["made-up-answers"], "lists": [lists]}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"judges": {"encoded": encoded}}))
+    (tmp_path / "vectors.yaml").write_text(yaml.safe_dump(study | {"catalogue": ["own.yaml"]}))
+    assert main(["plan", str(tmp_path / "vectors.yaml"), "--directory", str(tmp_path)]) == 0
     assert numbers(capsys.readouterr().out, "minilm-l6")[:3] == ["CPU", "90", "MB"]
 
 

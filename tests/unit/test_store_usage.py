@@ -251,7 +251,7 @@ def test_the_studies_of_config_are_the_default(monkeypatch, tmp_path, capsys, re
     assert main(["store"]) == 0
     assert "There is no store at results/store yet" in capsys.readouterr().out
     asks = read_asks(read_study(str(repository / "config" / "config.yaml"), repository).config)
-    assert (asks.cells, asks.rendered) == (14, 0)
+    assert (asks.cells, asks.rendered) == (6, 0)
 
 
 def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch, capsys):

@@ -37,7 +37,7 @@ from refusal_eval.judges.keyword_judge import KeywordReader, list_mistakes
 from refusal_eval.judges.learning_judge import GoldRow, GoldSet, LearningJudge
 from refusal_eval.judges.normal_text import REASONING_IN_ANSWER, normal_text
 from refusal_eval.judges.soft_judge import SoftJudge, not_among
-from refusal_eval.judges.trained.features import Feature, FeatureReader, Seen
+from refusal_eval.judges.trained.features import Feature, FeatureReader, SeenAnswer
 from refusal_eval.judges.trained.fitted_file import FittedJudge, learned_gold, load, prompt_hash
 from refusal_eval.judges.trained.model import Examples, TrainedModel, fit, predict, verdict
 from refusal_eval.judges.trained.unseen import Unseen, prompt_groups, source_models, sources, unseen
@@ -215,7 +215,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
         features = self.feature_reader(known)
         sources = judge.source_by_prompt() if of_gold else {}
         verdicts: dict[int, Verdict] = {}
-        by_source: dict[str | None, dict[int, Seen]] = defaultdict(dict)
+        by_source: dict[str | None, dict[int, SeenAnswer]] = defaultdict(dict)
         for number, (messages, answer) in enumerate(asked):
             try:
                 source = sources.get(prompt_hash(messages)) if sources else None
@@ -301,7 +301,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
         """Return what reads its features; `known`: the n-grams of its models, where these are fitted."""
         return FeatureReader(self.features, KeywordReader.from_files(self.lists), known)
 
-    def _verdict(self, model: TrainedModel, seen: Seen) -> Verdict:
+    def _verdict(self, model: TrainedModel, seen: SeenAnswer) -> Verdict:
         return replace(verdict(predict(model, [seen])[0], self.used_threshold()), flags=seen.flags)
 
     def verdict_tokens(self) -> tuple[float, int]:

@@ -29,7 +29,7 @@ VECTORS = 2.0  # weight of the vectors, which are as long as 1, beside the readi
 READING = 2.0  # value of what the keyword judge says, beside the n-grams of an answer, which are together as long as 1
 
 
-class Seen(NamedTuple):
+class SeenAnswer(NamedTuple):
     """What is seen of one answer."""
 
     ngrams: frozenset[str] = frozenset()  # of words behind a capital letter for the place, and of characters
@@ -47,7 +47,7 @@ class FeatureReader:
         self.names = [feature for feature in FEATURES if feature in features]
         self._keyword, self._known = keyword, known
 
-    def seen(self, messages: Messages, answer: str, vectors: NDArray[Any] | None = None) -> Seen:
+    def seen(self, messages: Messages, answer: str, vectors: NDArray[Any] | None = None) -> SeenAnswer:
         """Return what the judge sees of an answer.
 
         Lengths are left out: they differ between answering models more than between labels. With them, a model that had
@@ -70,7 +70,7 @@ class FeatureReader:
         if "reading" in self.names:
             numbers += self._reading(answer)
         known = ngrams if self._known is None else [ngram for ngram in ngrams if ngram in self._known]
-        return Seen(frozenset(known), tuple(numbers), flags)
+        return SeenAnswer(frozenset(known), tuple(numbers), flags)
 
     def _reading(self, answer: str) -> Iterator[float]:
         reading = self._keyword.judge([], answer)

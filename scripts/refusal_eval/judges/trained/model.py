@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, model_validator
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import Verdict
-from refusal_eval.judges.trained.features import Seen
+from refusal_eval.judges.learning_judge import GoldRow
+from refusal_eval.judges.trained.features import SeenAnswer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,6 @@ STRENGTH = 0.3  # inverse of the L2 penalty (scikit-learn's C)
 FEWEST = 5  # clusters of prompts that an n-gram must be in
 MOST_NGRAMS = 2000  # that a model knows: those that tell refusals and other answers apart best
 Weight = Annotated[float, Field(gt=-1e100, lt=1e100, allow_inf_nan=False)]  # so that no sum of products overflows
-GoldRow = Mapping[str, Any]
 
 
 class TrainedModel(BaseModel):
@@ -34,7 +34,7 @@ class TrainedModel(BaseModel):
 
     labels: tuple[str, ...]  # the labels that the gold has, in the order of `states.LABELS`; compliance is the last
     intercepts: list[Weight]  # one per label but compliance
-    numbers: list[list[Weight]]  # weights of the numbers of `Seen`, a list per label but compliance
+    numbers: list[list[Weight]]  # weights of the numbers of `SeenAnswer`, a list per label but compliance
     ngrams: dict[str, list[Weight]] = {}  # weights of an n-gram, one per label but compliance
 
     @model_validator(mode="after")
@@ -59,7 +59,7 @@ class Examples:
     rows: list[GoldRow]
     ngrams: list[str]
     has: sparse.csr_matrix  # rows x n-grams: 1 where the answer has it
-    numbers: NDArray[np.float64]  # rows x numbers of `Seen`
+    numbers: NDArray[np.float64]  # rows x numbers of `SeenAnswer`
 
     @classmethod
     def of(cls, gold: Iterable[GoldRow]) -> Examples:
@@ -147,7 +147,7 @@ def _telling_ngrams(examples: Examples) -> NDArray[np.int64]:
     return np.sort(known[best])
 
 
-def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
+def predict(model: TrainedModel, seen: Sequence[SeenAnswer]) -> NDArray[np.float64]:
     """Return probabilities, answers x three labels in the order of `states.LABELS`; a label without gold has 0.
 
     Raises:
@@ -171,7 +171,7 @@ def predict(model: TrainedModel, seen: Sequence[Seen]) -> NDArray[np.float64]:
     return probabilities
 
 
-def _has(seen: Sequence[Seen], ngrams: Iterable[str]) -> sparse.csr_matrix:
+def _has(seen: Sequence[SeenAnswer], ngrams: Iterable[str]) -> sparse.csr_matrix:
     """Return answers x n-grams, 1 where the answer has it."""
     import numpy as np
     from scipy import sparse
@@ -185,7 +185,7 @@ def _has(seen: Sequence[Seen], ngrams: Iterable[str]) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(seen), len(place)))
 
 
-def _numbers(seen: Sequence[Seen]) -> NDArray[np.float64]:
+def _numbers(seen: Sequence[SeenAnswer]) -> NDArray[np.float64]:
     import numpy as np
 
     return np.array([one.numbers for one in seen], dtype=float).reshape(len(seen), -1 if seen else 0)

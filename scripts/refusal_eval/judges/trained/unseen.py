@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.trained.model import Examples, GoldRow, TrainedModel, fit, predict
+from refusal_eval.judges.learning_judge import GoldRow
+from refusal_eval.judges.trained.model import Examples, TrainedModel, fit, predict
 
 if TYPE_CHECKING:
     import numpy as np
