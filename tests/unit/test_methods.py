@@ -673,7 +673,10 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
         "a classifier of prompt and answer, whose probability of the label is the verdict, at the threshold 0.4" in text
     )
     fitted_on = "people's labels of the answers in ChatGPT refusals, IssueBench stance, Latent jailbreak and "
-    assert f"fitted on {fitted_on}XSTest completions, and the labels that the author of Made-up answers intended, and" in text
+    assert (
+        f"fitted on {fitted_on}XSTest completions, and the labels that the author of Made-up answers intended, and"
+        in text
+    )
     learner = {"kind": "trained", "features": ["words"], "gold": ["made-up-answers"], "label": "Learner"}
     entries["words-english"] = learner
     own = "the n-grams of the answer are the features of a logistic regression [@pedregosa2011sklearn] fitted on "
@@ -684,7 +687,10 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
     assert "fitted on people's labels of the answers in Made-up answers, and read at" in text_of(manifest)
     study["gold_entries"]["made-up-answers"] |= {"raters": None, "labelled_by_model": "GPT-4"}
     assert "fitted on the labels that GPT-4 gave in Made-up answers, and read at" in text_of(manifest)
-    assert "Minos labels nearly all answers alike but not all, because the size of a batch changes" in text
+    assert (
+        "Independent runs of Minos label nearly all answers alike but not all, because the size of a batch changes"
+        in text
+    )
     study["determinism"] = "strict"
     assert "nearly all answers alike" not in text_of(manifest)
 

@@ -203,7 +203,7 @@ def unseen_parts(card: Card) -> list[tuple[str, Card]]:
 
     Where there is one source, the words say so.
     """
-    parts = [(LEFT_OUT_TEXTS[how], part) for how, part in card.get("unseen", {}).items()]
+    parts = [(text, card["unseen"][how]) for how, text in LEFT_OUT_TEXTS.items() if how in card.get("unseen", {})]
     alone = "" if SOURCE_OUT in card.get("unseen", {}) else f": {OWN_KIND_WORDS}"
     return [(text + alone, part) for text, part in parts]
 
