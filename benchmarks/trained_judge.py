@@ -44,8 +44,8 @@ Said = dict[
 EMBED = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from classifier_server import Model
-model = Model(sys.argv[2], "cpu", "float32", "mean", False)
+from classifier_server import ClassifierModel
+model = ClassifierModel(sys.argv[2], "cpu", "float32", "mean", False)
 asked = json.load(sys.stdin)
 order = sorted(range(len(asked)), key=lambda i: len(asked[i]))
 found = [None] * len(asked)

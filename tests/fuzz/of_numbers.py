@@ -78,7 +78,7 @@ def _fitted(folder: Path) -> list[Any]:
     rng = np.random.default_rng(1)
     rows = [(place, label) for place, label in enumerate(LABELS) for _ in range(3)]
     gold = [
-        {"seen": SeenAnswer((), tuple(rng.normal(size=4) + place)), "label": label, "cluster": number}
+        {"seen": SeenAnswer(frozenset(), tuple(rng.normal(size=4) + place)), "label": label, "cluster": number}
         for number, (place, label) in enumerate(rows)
     ]
     return [{"features": ["words", "reading"], "model": fit(Examples.of(gold)).model_dump(), "gold": {}}]
@@ -87,7 +87,7 @@ def _fitted(folder: Path) -> list[Any]:
 @target("judge: trained", _fitted, as_json)
 def fitted_judge(data: bytes, folder: Path) -> None:
     model = load(file_of(folder, "judge.json", data)).model
-    said = verdict(predict(model, [SeenAnswer((), (0.0,) * 4)])[0])
+    said = verdict(predict(model, [SeenAnswer(frozenset(), (0.0,) * 4)])[0])
     assert said.label in LABELS and is_finite(said.p_refusal) and 0 <= float(said.p_refusal or 0) <= 1
 
 
