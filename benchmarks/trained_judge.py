@@ -30,7 +30,8 @@ from refusal_eval.core.states import COMPLIANCE, LEFT_OUT, PARTIAL, SOURCE_OUT, 
 from refusal_eval.judges.learning_judge import GoldSet
 from refusal_eval.judges.trained.features import Feature
 from refusal_eval.judges.trained.fitted_file import load
-from refusal_eval.judges.trained.model import predict
+from refusal_eval.judges.trained.model import Examples, predict
+from refusal_eval.judges.trained.unseen import source_models
 from refusal_eval.judges.trained_judge import TrainedJudge
 from refusal_eval.report.paper.table_notes import LEFT_OUT_TEXTS
 from refusal_eval.stats.agreement.soft import soft_measures
@@ -261,21 +262,40 @@ def encoder_lines(rows: Rows, keyword: NDArray[np.float64], folder: Path, most: 
         model, reader = load(path).model, alone.feature_reader()
     seen = [reader.seen(row["messages"], row["answer"], vectors[row["id"]]) for row in rows]
     trained = predict(model, seen)[:, :2].sum(axis=1)
-    found = {"vectors, prompt, reading: XSTest alone (`trained-english`)": {SOURCE_OUT: trained}}
-    found["vectors, prompt, reading: all sources"], _ = unseen(rows, ["vectors", "prompt", "reading"], vectors)
-    found["words, vectors, reading: all sources"], _ = unseen(rows, ["words", "vectors", "prompt", "reading"], vectors)
-    found["words, reading: all sources"], _ = unseen(rows, ["words", "reading"])
-    for label, said in found.items():
+    found = {"vectors, prompt, reading: XSTest alone (`trained-english`)": trained}
+    kinds: list[list[Feature]] = [["vectors", "prompt", "reading"], ["words", "vectors", "prompt", "reading"]]
+    kinds.append(["words", "reading"])
+    for features in kinds:
+        found[f"{', '.join(features)}: all sources"] = source_out(rows, features, vectors)
+    for label, p_refusal in found.items():
         cells = []
         for name in names_of(rows):
             numbers = counted(rows, name)
-            part, p = [rows[i] for i in numbers], said[SOURCE_OUT][numbers] >= 0.5
+            part, p = [rows[i] for i in numbers], p_refusal[numbers] >= 0.5
             kappa = gm.figures(part, p.tolist(), name)["kappa"][0]
             own = "fitted on it" if "alone" in label and name == "XSTest" else ""
             cells.append(own or f"{kappa:.3f}, {difference_text(part, p, keyword[numbers] >= 0.5, name)}")
         lines.append(f"| {label} | {' | '.join(cells)} |")
     speed = f"The encoder read {len(rows)} answers in {seconds:.0f} s on {len(os.sched_getaffinity(0))} cores."
     return [*lines, "", speed]
+
+
+def source_out(
+    rows: Rows, features: Sequence[Feature], vectors: Mapping[str, NDArray[np.float32]]
+) -> NDArray[np.float64]:
+    """Return the probability of refusal or partial refusal of each row by a fit to the other sources."""
+    reader = judge_of([*features], ["XSTest"]).feature_reader()
+    with_vectors = vectors if "vectors" in features else {}
+    seen = [reader.seen(row["messages"], row["answer"], with_vectors.get(row["id"])) for row in rows]
+    own = [{**row, "seen": one, "source": row["source"].split(",")[0]} for row, one in zip(rows, seen, strict=True)]
+    models = source_models(
+        Examples.of(row for row in own if not (row["source"] in gm.APART and row["label"] == PARTIAL))
+    )
+    found = np.zeros(len(rows))
+    for source, model in models.items():
+        numbers = [i for i, row in enumerate(own) if row["source"] == source]
+        found[numbers] = predict(model, [seen[i] for i in numbers])[:, :2].sum(axis=1)
+    return found
 
 
 def spread(numbers: Sequence[int], most: int | None) -> list[int]:

@@ -18,7 +18,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL
 from refusal_eval.core.texts import without_invisible
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict, judged_safely
@@ -85,11 +85,14 @@ class KeywordReader:
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer; the prompt plays no part."""
-        text, flags = normal_text(answer)
+        normal = normal_text(answer)
+        reading = self.reading(normal.text)
+        return Verdict(JUDGED, reading.label, flags=normal.flags, raw={"phrase": reading.phrase, "rule": reading.rule})
+
+    def reading(self, text: str) -> KeywordReading:
+        """Return what the lists say about an answer in normal form."""
         found = [read(text, lists) for lists in self._lists]
-        order = (REFUSAL, PARTIAL, COMPLIANCE)
-        reading = min(found, key=lambda reading: order.index(reading.label), default=NOTHING)
-        return Verdict(JUDGED, reading.label, flags=flags, raw={"phrase": reading.phrase, "rule": reading.rule})
+        return min(found, key=lambda reading: LABELS.index(reading.label), default=NOTHING)
 
 
 def read(answer: str, lists: KeywordLists) -> KeywordReading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from refusal_eval.core.states import LABELS
@@ -68,20 +68,20 @@ class FeatureReader:
         if vectors is not None:
             numbers += (VECTORS * vectors.astype(float)).tolist()
         if "reading" in self.names:
-            numbers += self._reading(answer)
+            numbers += self._reading(text)
         known = ngrams if self._known is None else [ngram for ngram in ngrams if ngram in self._known]
         return SeenAnswer(frozenset(known), tuple(numbers), flags)
 
-    def _reading(self, answer: str) -> Iterator[float]:
-        reading = self._keyword.judge([], answer)
-        yield from (READING * (reading.label == label) for label in LABELS)
-        yield from (READING * (reading.raw["rule"] == rule) for rule in RULES)
+    def _reading(self, text: str) -> list[float]:
+        label, rule, _ = self._keyword.reading(text)
+        return [READING * (label == one) for one in LABELS] + [READING * (rule == one) for one in RULES]
 
 
 def answer_ngrams(answer: str) -> list[str]:
     """Return the n-grams of words of head, middle and tail of an answer, and those of characters of its beginning."""
     head = plain(answer[: 2 * HEAD])[:HEAD]
-    beginning = FOREIGN.sub("\n", f"^{head[:BEGINNING]}")
+    beginning = f"^{head[:BEGINNING]}"
+    beginning = beginning if beginning.isascii() else FOREIGN.sub("\n", beginning)
     found = [beginning[i : i + n] for n in CHARACTERS for i in range(len(beginning) - n + 1)]
     found += word_ngrams("H", head)
     rest = answer[2 * HEAD :] if len(answer) > 2 * HEAD + TAIL else ""
