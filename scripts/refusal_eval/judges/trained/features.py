@@ -20,8 +20,8 @@ Feature = Literal["words", "reading", "vectors", "prompt"]
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 HEAD, MIDDLE, TAIL = 300, 150, 150  # characters of an answer whose words are read
-BEGINNING = 120  # characters whose n-grams of characters are read
-CHARACTERS = range(3, 6)  # of an n-gram
+BEGINNING = 100  # characters whose n-grams of characters are read
+CHARACTERS = range(3, 5)  # of an n-gram
 # Words and marks of Latin script alone: n-grams of other scripts, which little gold has, would tell languages apart.
 TOKEN = re.compile(r"[a-z0-9']+|[.,;:!?]")
 FOREIGN = re.compile(r"[^\x00-\x7f]+")
