@@ -228,9 +228,10 @@ class TrainedJudge(SoftJudge, LearningJudge):
                 why = UserError(f"nothing could be fitted without the gold of {source}, which this prompt is from")
                 verdicts |= dict.fromkeys(seen, failed(why))
                 continue
-            more = {} if source is None else {SOURCE_LEFT_OUT: True}
             for (number, one), probabilities in zip(seen.items(), predict(model, [*seen.values()]), strict=True):
                 said = verdict(probabilities, self.used_threshold())
+                unseen_by = {SOURCE_OUT: {"label": said.label, "p_refusal": said.p_refusal}}
+                more = {} if source is None else {SOURCE_LEFT_OUT: True, UNSEEN: unseen_by}
                 verdicts[number] = replace(said, flags=one.flags, raw={**said.raw, **more})
         return [verdicts[number] for number in range(len(asked))]
 
