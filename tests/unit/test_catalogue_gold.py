@@ -162,5 +162,5 @@ def test_rows_of_wildguardtest_without_a_label_are_left_out(gold):
 
 def test_made_up_answers_name_no_rater_and_the_judge_that_was_chosen_on_them(gold):
     entry = gold["made-up-answers"]
-    assert entry.written_to_label and entry.raters is None and entry.seen_by == ["keyword"]
+    assert entry.written_to_label and entry.raters is None and "keyword" in entry.seen_by
     assert {name for name, one in gold.items() if one.written_to_label} == {"made-up-answers"}
