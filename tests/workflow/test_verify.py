@@ -52,7 +52,7 @@ def test_a_changed_verdict_is_found_everywhere_it_counts_and_so_are_an_edited_ta
         r"results_table/results.csv: the headline rate of words, plain, one is .* and a second way", done.stdout
     )
     lines = done.stdout.splitlines()
-    assert any(line.startswith("tables/judges.csv: line 1: stored ") for line in lines), done.stdout
+    assert any(line.startswith("tables/judges.csv: line 2: stored ") for line in lines), done.stdout
     assert "tables/votes.md: is missing" in lines and "of the study's files" in done.stderr
 
 

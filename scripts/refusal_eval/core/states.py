@@ -44,7 +44,7 @@ SAW_MODEL: Final = "fit_saw_answering_model"
 # Likewise: its fit saw no gold of the answer's source, that is of its kind of prompt.
 SOURCE_LEFT_OUT: Final = "fit_left_source_out"
 # Likewise: p_refusal and label by each of the fits that had not seen the like of the answer, by the words below.
-UNSEEN: Final = "unseen"
+UNSEEN: Final = "unseen_fits"
 # What such a fit left out: the answer's prompt; its answering model too; all gold that shares prompts with its gold.
 PROMPT_OUT: Final = "prompt_out"
 MODEL_OUT: Final = "model_out"

@@ -128,11 +128,6 @@ class TrainedJudge(SoftJudge, LearningJudge):
         """Return how texts become token ids: as they are, between the tokenizer's own marks."""
         return super().rendering() | {"template": "none", "frame": True}
 
-    def asking(self) -> dict[str, Any]:
-        """Return what decides the texts that its encoder reads."""
-        prompt = [feature for feature in self.features if feature == "prompt"]
-        return {"kind": self.kind, "engine": self.engine, "tokens": self.tokens, "features": ["vectors", *prompt]}
-
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also gold that the study lacks, and what is wrong with its files."""
         yield from super().mistakes(name, study)
