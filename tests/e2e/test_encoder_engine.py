@@ -49,7 +49,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "raters": 1,
     }
     lists = [str(ROOT / "config" / "keywords" / "english.yaml")]
-    judge = {"kind": "trained", "engine": "minilm-l6", "gold": ["made"], "lists": lists}
+    features = ["vectors", "prompt", "reading"]
+    judge = {"kind": "trained", "features": features, "engine": "minilm-l6", "gold": ["made"], "lists": lists}
     entries = {"judges": {"learned": judge}, "gold": {"made": gold}}
     (folder / "entries.yaml").write_text(yaml.safe_dump(entries))
     study = {

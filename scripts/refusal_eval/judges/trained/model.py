@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 WEIGHT_DIGITS = 4  # of the weights of n-grams
-STRENGTH = 0.3  # inverse of the L2 penalty (scikit-learn's C)
+STRENGTH = 0.3  # inverse of the L2 penalty (scikit-learn's C) where there are n-grams
+STRENGTH_OF_NUMBERS = 1.0  # the same without n-grams
 FEWEST = 5  # clusters of prompts that an n-gram must be in
 MOST_NGRAMS = 2000  # that a model knows: those that tell refusals and other answers apart best
 Weight = Annotated[float, Field(gt=-1e100, lt=1e100, allow_inf_nan=False)]  # so that no sum of products overflows
@@ -103,7 +104,9 @@ def fit(examples: Examples) -> TrainedModel:
     telling = _telling_ngrams(examples)
     ngrams = [examples.ngrams[number] for number in telling.tolist()]
     matrix = _joined(examples.has[:, telling], examples.numbers)
-    regression = LogisticRegression(C=STRENGTH, max_iter=1000).fit(matrix, target, weights_or_none)
+    regression = LogisticRegression(C=STRENGTH if ngrams else STRENGTH_OF_NUMBERS, max_iter=1000).fit(
+        matrix, target, weights_or_none
+    )
     # scikit-learn keeps one row for the second of two classes.
     scores = np.column_stack([regression.coef_, regression.intercept_])
     scores = -scores if len(labels) == 2 else scores[:-1] - scores[-1]
