@@ -25,7 +25,7 @@ CHARACTERS = range(3, 5)  # of an n-gram
 # Words and marks of Latin script alone: n-grams of other scripts, which little gold has, would tell languages apart.
 TOKEN = re.compile(r"[a-z0-9']+|[.,;:!?]")
 FOREIGN = re.compile(r"[^\x00-\x7f]+")
-VECTORS = 2.0  # weight of the vectors, which are as long as 1, beside the reading, whose features are 0 or 2
+VECTORS = 2.0  # weight of the vectors, which are as long as 1, beside the reading, whose features are 0 or 1
 READING = 2.0  # value of what the keyword judge says, beside the n-grams of an answer, which are together as long as 1
 
 
@@ -74,7 +74,8 @@ class FeatureReader:
 
     def _reading(self, text: str) -> list[float]:
         label, rule, _ = self._keyword.reading(text)
-        return [READING * (label == one) for one in LABELS] + [READING * (rule == one) for one in RULES]
+        value = READING if "words" in self.names else 1.0
+        return [value * (label == one) for one in LABELS] + [value * (rule == one) for one in RULES]
 
 
 def answer_ngrams(answer: str) -> list[str]:
