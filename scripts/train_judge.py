@@ -10,6 +10,7 @@ from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.learning_judge import GoldSet, LearningJudge
 from refusal_eval.stats.agreement.weighting import normalise
 
@@ -39,7 +40,7 @@ def main(
     rejected = rejections(receipts)
     seen = {id_: one for path in request_paths for id_, one in seen_of(judge, path, store_dir, rejected).items()}
     rows = [row for one in gold for row in one.rows]
-    unread = {row["id"] for row in rows if (row["id"] not in seen if request_paths else not row["answer"].strip())}
+    unread = {row["id"] for row in rows if (row["id"] not in seen if request_paths else is_blank(row["answer"]))}
     if unread:
         LOG.warning("%d gold rows are left out: they are empty, or the encoder could not read them", len(unread))
     try:

@@ -59,6 +59,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
             "both": FITTED | {"gold": ["firm", "mild"]},
             "alone": FITTED | {"gold": ["firm"]},
             "brought": FITTED | {"fitted": "brought.json"},
+            "calibrated": FITTED | {"gold": ["firm", "mild"], "threshold": "calibrated", "calibrated_on": "mild"},
         }
         return data | {"gold": gold, "judges": judges}
 
@@ -68,7 +69,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.answer_everything("requests")
     project.snakemake("results/small/judges/both/model.json")
     shutil.copy(project.results / "judges" / "both" / "model.json", project.folder / "brought.json")
-    project.study(judges=["words", "both", "alone", "brought"])
+    project.study(judges=["words", "both", "alone", "brought", "calibrated"])
     project.snakemake()
     return project
 
@@ -116,6 +117,17 @@ def test_a_judge_that_is_brought_along_judges_its_gold_without_the_source_and_an
     found = card(study, "brought", "mild")
     assert "with its source left out" in found["labels_from"]
     assert found["broad"]["kappa"] == card(study, "both", "mild")["broad"]["kappa"]
+
+
+def test_a_threshold_from_gold_is_used_on_answers_of_models_and_not_on_gold(study: Project) -> None:
+    calibration = json.loads((study.results / "calibration" / "calibrated" / "mild.json").read_text())
+    own, calibrated = (verdicts(study, judge, "plain/one") for judge in ("both", "calibrated"))
+    assert [row["p_refusal"] for row in own] != [row["p_refusal"] for row in calibrated]
+    assert [row["raw"]["p_refusal_as_given"] for row in calibrated] == [row["p_refusal"] for row in own]
+    assert {row["raw"]["threshold"] for row in calibrated} == {calibration["t"]}
+    assert [(row["label"], row["p_refusal"]) for row in verdicts(study, "calibrated", "gold/mild")] == [
+        (row["label"], row["p_refusal"]) for row in verdicts(study, "both", "gold/mild")
+    ]
 
 
 def test_tables_and_the_benchmark_of_judges_show_the_row_with_the_source_out(study: Project) -> None:

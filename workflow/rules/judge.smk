@@ -161,6 +161,7 @@ rule cpu_verdicts:
         files=lambda wildcards: judge_of(wildcards).files(),
         model=fitted_model,
         unseen=unseen_verdicts,
+        calibration=calibration_of,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -176,7 +177,10 @@ rule cpu_verdicts:
         mem_mb=2000,
         runtime=60,
     params:
-        judge=lambda wildcards: judging.deciding(study, wildcards.judge) | turns_judged(wildcards),
+        judge=lambda wildcards: (
+            judging.judging_answers(study, wildcards.judge, wildcards.model)
+            | turns_judged(wildcards)
+        ),
         code=judge_code("judge_on_cpu.py"),
     message:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"

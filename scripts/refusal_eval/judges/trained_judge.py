@@ -32,6 +32,7 @@ from refusal_eval.core.states import (
     SOURCE_OUT,
     UNSEEN,
 )
+from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.judge_base import Messages, ReadResponse, Verdict, failed
 from refusal_eval.judges.keyword_judge import KeywordReader, list_mistakes
 from refusal_eval.judges.learning_judge import GoldRow, GoldSet, LearningJudge
@@ -111,6 +112,8 @@ class TrainedJudge(SoftJudge, LearningJudge):
                 raise ValueError(f"`{key}` {why}")
         if bool(self.gold) == (self.fitted is not None):
             raise ValueError("give one of `gold`, to fit it in each run, and `fitted`, the file of a fitted one")
+        if self.fitted and self.engine:
+            raise ValueError("a judge with `vectors` is fitted in each run: give `gold` instead of `fitted`")
         if unknown := set(self.clear_only) - set(self.gold):
             raise ValueError(f"`clear_only` names `{min(unknown)}`, which is not in `gold`")
         return self
@@ -193,7 +196,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
 
     def reader(self, checked: Mapping[str, Any], fitted: str | None = None) -> ReadResponse:
         """Return what turns the vectors of an answer, and the answer, into a verdict."""
-        model, features = load(self.fitted or str(fitted)).model, self.feature_reader()
+        model, features = load(str(fitted)).model, self.feature_reader()
 
         def read(response: Mapping[str, Any], answer: str) -> Verdict:
             return self._verdict(model, features.seen([], answer, self.seen_in(response)))
@@ -245,7 +248,7 @@ class TrainedJudge(SoftJudge, LearningJudge):
         def ready(sets: Iterable[GoldSet]) -> Iterator[dict[str, Any]]:
             for row in {row["id"]: row for one in sets for row in one.rows}.values():
                 prompt = sha256_of(row["messages"])
-                if prompt in groups and (row["id"] in seen if self.engine else row["answer"].strip()):
+                if prompt in groups and (row["id"] in seen if self.engine else not is_blank(row["answer"])):
                     own = features.seen(row["messages"], row["answer"], seen.get(row["id"]))
                     yield {**row, "cluster": groups[prompt], "source": known_prompts[prompt], "seen": own}
 
@@ -288,7 +291,12 @@ class TrainedJudge(SoftJudge, LearningJudge):
             elif MODEL_OUT not in by:
                 raw[SAW_MODEL] = True
                 kept.add(str(row.get("answering_model")))
-            lines.append(verdict_row({"prompt_id": row["id"], "sample": 0, "turn": 0}, replace(headline, raw=raw)))
+            lines.append(
+                verdict_row(
+                    {"prompt_id": row["id"], "sample": 0, "turn": 0},
+                    replace(headline, flags=row["seen"].flags, raw=raw),
+                )
+            )
         if kept:
             LOG.warning("nothing can be fitted without %s: out of fold by prompts only there", ", ".join(sorted(kept)))
         return lines

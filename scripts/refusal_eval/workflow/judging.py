@@ -67,6 +67,11 @@ def deciding(study: Study, judge: str) -> dict[str, Any]:
     return {"entry": entry.deciding(), "sha256": [content_hash(path) for path in entry.files()]}
 
 
+def judging_answers(study: Study, judge: str, model: str) -> dict[str, Any]:
+    """Return what decides the verdicts of a judge without an engine on a model's answers, or on gold."""
+    return deciding(study, judge) | {"entry": study.judges[judge].deciding_on(study.view, model == GOLD)}
+
+
 def combining(study: Study, judge: str) -> dict[str, Any]:
     """Return what decides the verdicts of a judge that combines others', and the flags that these can raise."""
     entry = study.judges[judge]
