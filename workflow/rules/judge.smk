@@ -178,8 +178,7 @@ rule cpu_verdicts:
         runtime=60,
     params:
         judge=lambda wildcards: (
-            judging.judging_answers(study, wildcards.judge, wildcards.model)
-            | turns_judged(wildcards)
+            judging.judging_answers(study, wildcards.judge, wildcards.model) | turns_judged(wildcards)
         ),
         code=judge_code("judge_on_cpu.py"),
     message:
