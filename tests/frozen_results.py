@@ -70,12 +70,14 @@ def differences(frozen: Path, results: Path) -> Iterator[str]:
 def called_peoples(results: Path, names: Sequence[str]) -> Iterator[str]:
     """Yield what is shown of gold with these names, which no person labelled, and speaks of people.
 
-    That is a sentence, and in a CSV a column beside a row that has one of the names.
+    That is a sentence, and in a CSV a column next to a row that has one of the names. Where a sentence names people's
+    labels and then "the labels that the author of ..." intended, these are two.
     """
     for path in sorted(path for pattern in SHOWN for path in results.glob(pattern)):
         text = path.read_text("utf-8")
         if path.suffix != ".csv":
-            sentences = re.split(r"(?<=[.;:])\s", " ".join(text.replace("\\", "").split()))
+            line = " ".join(text.replace("\\", "").split())
+            sentences = re.split(r"(?<=[.;:])\s|, and (?=the labels that the author of )", line)
             found = [one for one in sentences if any(name in one for name in names) and "people" in one.lower()]
         else:
             rows = list(csv.DictReader(io.StringIO(text, newline="")))
