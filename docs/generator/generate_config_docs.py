@@ -1,7 +1,8 @@
 """Write what is generated from the config's classes, from the catalogue and from the data dictionary.
 
 From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
-catalogue: docs/splits.md, docs/models.md and docs/gold.md. From the dictionary of estimands: docs/estimands.md.
+catalogue: docs/reference/splits.md, docs/reference/models.md and docs/reference/gold.md. From the dictionary of
+estimands: docs/reference/estimands.md.
 
     PYTHONPATH=scripts .venv/workflow/bin/python docs/generator/generate_config_docs.py
 
@@ -53,12 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def generated(root: Path) -> dict[Path, str]:
     """Return the generated files with what they should hold."""
     config = root / "config"
+    reference = root / "docs" / "reference"
     return {
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
-        root / "docs" / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
-        **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
+        reference / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
+        **{reference / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 
 
