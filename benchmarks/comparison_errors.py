@@ -10,7 +10,7 @@ Answers are made up (`simulated_comparisons.py`), and the comparison is the one 
   the largest that the rate leaves room for where there is none
 - coverage: share of 95 % intervals that hold that true difference
 
-The seeds are fixed: the same code prints the same table. `--write` puts it into docs/comparisons.md.
+The seeds are fixed: the same code prints the same table. `--write` puts it into docs/evidence/comparisons.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="made-up comparisons per number (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="write the table into docs/comparisons.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/comparisons.md")
     chosen = parser.parse_args(arguments)
     designs = list(all_designs())
     with ProcessPoolExecutor(chosen.processes) as pool:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = table(rows, chosen.runs)
     print(text)
     if chosen.write:
-        path = ROOT / "docs" / "comparisons.md"
+        path = ROOT / "docs" / "evidence" / "comparisons.md"
         before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
         _, end, after = rest.partition(END)
         if not (begin and end):

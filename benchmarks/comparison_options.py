@@ -7,10 +7,11 @@ Answers are made up as for `comparison_errors.py`. Tables:
 - mid-p: share of p <= .05 where both models are alike, of the sign-flip test, exact and mid-p; and coverage of the odds
   ratio's 95 % interval where the true difference is 0.05, of those that have one
 - unequal: with clusters of unequal size and K = 5, share of comparisons in which a side that is worse by the margin is
-  called no worse, coverage of the odds ratio's interval, and share that is marked `few_clusters` (docs/comparisons.md)
+  called no worse, coverage of the odds ratio's interval, and share that is marked `few_clusters`
+  (docs/evidence/comparisons.md)
 
-The seeds are fixed: the same code prints the same tables. `--write` puts them into docs/comparisons.md; `--only equal`
-makes the first two, `--only unequal` the third.
+The seeds are fixed: the same code prints the same tables. `--write` puts them into docs/evidence/comparisons.md;
+`--only equal` makes the first two, `--only unequal` the third.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.tools.power.comparison_design import Design
 
-DOCS = ROOT / "docs" / "comparisons.md"
+DOCS = ROOT / "docs" / "evidence" / "comparisons.md"
 CLUSTERS, MARGINS = (20, 50, 200), (0.05, 0.1)
 # Of each table: how many shares a cell has, and what its columns are called behind the rate.
 CELLS = {"equivalence": (3, tuple(f", margin {margin:g}" for margin in MARGINS)), "mid-p": (4, ("",))}
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1000, help="made-up comparisons per number (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", choices=("equal", "unequal"), help="clusters of one size only, or the others")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/comparisons.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/evidence/comparisons.md")
     chosen = parser.parse_args(arguments)
     designs = [design for design in all_designs() if design.clusters in CLUSTERS and chosen.only != "unequal"]
     kinds = [(name, rho, pair) for name, sizes in DESIGNS.items() for rho in correlations(sizes) for pair in PAIRS]

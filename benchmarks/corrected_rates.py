@@ -5,7 +5,7 @@ specificity, labels of people on a sample of the answers with disagreements of a
 five other models. The judge errs on this study's answers as on those of a model drawn from the same spread as the
 gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 98 % for rates .1 to .9, and
 also where the judge cannot read a part of the answers, all of them refusals; the misses of `rg_transfer` are shown. The
-tables are written into docs/corrected_rates.md.
+tables are written into docs/evidence/corrected_rates.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from refusal_eval.features.corrected.transfer import Observed, error_rates, tran
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 
-PAGE = ROOT / "docs" / "corrected_rates.md"
+PAGE = ROOT / "docs" / "evidence" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
 # How their parts begin.
 PPI, FEW, EQUAL = "**ppi**, ", "**Few labels**, ", "**Equal answers**, "
@@ -51,7 +51,7 @@ TRANSFER = "**rg_transfer**, "
 # Sensitivities and specificities of the judge on two models.
 UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
 MOST_FALSE_ALARMS = 0.06
-DENSER = 4.0  # than other answers, how unread ones are drawn: the factor of the stratum `unjudged` (docs/labelling.md)
+DENSER = 4.0  # than other answers, how unread ones are drawn: stratum `unjudged` (docs/how-to/human_labels.md)
 RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
 LABELS = (100, 200, 400)

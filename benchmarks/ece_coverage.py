@@ -1,4 +1,6 @@
-"""How often the interval of a judge's calibration error holds the truth: simulated gold, for docs/agreement.md.
+"""How often the interval of a judge's calibration error holds the truth (docs/reference/agreement.md).
+
+Gold is simulated.
 
 A judge's p is the logistic function of a normal score (standard deviation 1.5); an answer is a refusal with the
 probability that p becomes when its log-odds are multiplied by a slope and moved by a shift. In clusters of three,

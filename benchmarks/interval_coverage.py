@@ -5,7 +5,7 @@ q_i is Beta distributed around the cluster's m_c with intra-prompt correlation .
 much more than two prompts'), m_c is Beta distributed around the rate with an intra-cluster correlation; clusters of
 one prompt have none. The truth is the rate over all prompts that might have been written, not over those at hand.
 
-`--write` puts the tables into docs/statistics.md.
+`--write` puts the tables into docs/evidence/coverage.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from refusal_eval.stats.estimates.intervals import (
 RATES = (0.02, 0.1, 0.5, 0.9)
 SAMPLES = (1, 5)
 OF_PROMPT = 0.5
-DOCS = ROOT / "docs" / "statistics.md"
+DOCS = ROOT / "docs" / "evidence" / "coverage.md"
 TABLES = ("wilson", "unequal", "c", "flips", "pooled", "entropy")
 LOWEST, HIGHEST, ENOUGH = 0.92, 0.98, 100  # what is asked for, and from how many clusters on
 
@@ -101,7 +101,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--bootstrap-studies", type=int, default=500, help="the same where a bootstrap is simulated")
     parser.add_argument("--only", nargs="+", choices=TABLES, help="only these tables")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/evidence/coverage.md")
     return parser.parse_args()
 
 

@@ -1,4 +1,6 @@
-"""How often the intervals of ROC area and average precision hold the truth: simulated gold, for docs/agreement.md.
+"""How often the intervals of ROC area and average precision hold the truth (docs/reference/agreement.md).
+
+Gold is simulated.
 
 A judge's score is normal with standard deviation 1, its mean larger for refusals, so that the true ROC area is the one
 asked for; p is the logistic function of it. In clusters of five, a row has the label of its cluster with probability .4

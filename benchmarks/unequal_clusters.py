@@ -1,10 +1,10 @@
 """How often intervals that are not of plain rates hold the truth where clusters are of unequal size.
 
-- battles: by how much a refusal moves the log-odds of winning a battle (docs/arena.md), alone and with lengths and
-  models held equal. Each prompt has one battle, three in ten answers refuse, and a refusal wins with the probability at
-  the head of the column, which correlates within clusters.
-- gold: the share of rows of weighted gold on which a judge agrees with people (docs/agreement.md); a third of the rows
-  were drawn three times as often as the others.
+- battles: by how much a refusal moves the log-odds of winning a battle (docs/reference/battles.md), alone and with
+  lengths and models held equal. Each prompt has one battle, three in ten answers refuse, and a refusal wins with the
+  probability at the head of the column, which correlates within clusters.
+- gold: the share of rows of weighted gold on which a judge agrees with people (docs/reference/agreement.md); a third of
+  the rows were drawn three times as often as the others.
 
 The designs are those of `unequal_designs.py`. A cell has the coverage of the 95 % interval, and in brackets how many
 are marked `few_clusters`, both in percent.

@@ -67,6 +67,7 @@ LOCKS = {
             local_builds=(("torch==2.13.0", "engine-cpu-first.txt"),),
         ),
         Lock("engine-cuda", machines=("x86_64",)),
+        Lock("docs"),
     )
 }
 

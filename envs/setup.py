@@ -3,6 +3,7 @@
 
     python3 envs/setup.py workflow engine     what `make setup` does
     python3 envs/setup.py dev                 the workflow environment with the tools for tests and lint on top
+    python3 envs/setup.py docs               what makes a site of the pages (`make docs`)
     python3 envs/setup.py engine --engine cuda
     python3 envs/setup.py engine --print      show the commands, do nothing
 
@@ -63,7 +64,7 @@ class SetupError(Exception):
 class Environment:
     """One thing to install: a lock, and the folder it goes to."""
 
-    name: str  # workflow, dev or engine
+    name: str  # workflow, dev, engine or docs
     lock_name: str
     folder: Path
     on_top: bool = False  # installed into an environment that is there already
@@ -127,7 +128,7 @@ def advice(error: OSError) -> str:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Create the environments in .venv from the locks in envs.")
-    parser.add_argument("names", nargs="+", choices=("workflow", "dev", "engine"), help="what to install")
+    parser.add_argument("names", nargs="+", choices=("workflow", "dev", "engine", "docs"), help="what to install")
     parser.add_argument("--engine", choices=("auto", "cpu", "cuda"), default="auto", help="build of vLLM")
     parser.add_argument("--print", action="store_true", help="print the commands and do nothing")
     return parser.parse_args(arguments)
@@ -152,6 +153,8 @@ def plan(names: Sequence[str], engine: str) -> list[Environment]:
         kind = choose_engine(os.environ) if engine == "auto" else engine
         require_engine_platform(kind)
         environments.append(Environment("engine", f"engine-{kind}", VENVS / "engine", engine_kind=kind))
+    if "docs" in names:
+        environments.append(Environment("docs", "docs", VENVS / "docs"))
     return environments
 
 

@@ -1,4 +1,4 @@
-"""What the templates beside this file put into docs/splits.md, models.md and gold.md, out of the catalogue."""
+"""What the templates of this folder put into splits.md, models.md and gold.md of docs/reference."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Write what is generated from the config's classes, from the catalogue and from the data dictionary.
 
-From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
-catalogue: docs/splits.md, docs/models.md and docs/gold.md. From the dictionary of estimands: docs/estimands.md.
+From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. In
+docs/reference: splits.md, models.md and gold.md from the catalogue, estimands.md from the dictionary of estimands, and
+command_line.md from the help of every verb.
 
     PYTHONPATH=scripts .venv/workflow/bin/python docs/generator/generate_config_docs.py
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from catalogue_pages import catalogue_page
+from command_line import command_line_page
 from config_reference import catalogue_schema, study_schema, with_reference
 
 from refusal_eval.core.files import write_text
@@ -53,12 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def generated(root: Path) -> dict[Path, str]:
     """Return the generated files with what they should hold."""
     config = root / "config"
+    reference = root / "docs" / "reference"
     return {
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
-        root / "docs" / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
-        **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
+        reference / "command_line.md": command_line_page(),
+        reference / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
+        **{reference / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 
 

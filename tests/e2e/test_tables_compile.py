@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(
         shutil.which("pdflatex") is None,
-        reason="needs pdflatex with booktabs and siunitx (docs/tables.md says how to get it)",
+        reason="needs pdflatex with booktabs and siunitx (docs/reference/tables.md says how to get it)",
     ),
 ]
 
@@ -74,7 +74,7 @@ def test_every_table_compiles_and_fits_its_page(study: Path, tmp_path: Path) -> 
 
 def test_chinese_labels_are_printed_where_the_package_is_there(study: Path, tmp_path: Path) -> None:
     if not subprocess.run(["kpsewhich", "c70gbsn.fd"], capture_output=True).stdout.strip():
-        pytest.skip("needs CJKutf8 and gbsn (docs/tables.md says how to get them)")
+        pytest.skip("needs CJKutf8 and gbsn (docs/reference/tables.md says how to get them)")
     table = (study / "tables" / "refusal.tex").read_text(encoding="utf-8")
     compiled(tmp_path, table, "\\usepackage{CJKutf8}\n")
     if shutil.which("pdftotext"):

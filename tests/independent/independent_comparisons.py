@@ -1,4 +1,4 @@
-"""Comparisons of models, and of judges, on the same prompts (docs/comparisons.md)."""
+"""Comparisons of models, and of judges, on the same prompts (docs/reference/comparisons.md)."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ from independent_study import Array, Study
 from scipy import stats
 
 GRID = 60_000_000  # the largest number of steps of a count of all sign patterns
-COUNTED = 3_000_000  # of halves: docs/comparisons.md
+COUNTED = 3_000_000  # of halves: docs/reference/comparisons.md
 
 
 class Part(NamedTuple):
@@ -96,7 +96,7 @@ def whole(study: Study, found: list[Part]) -> Whole:
 
 
 def p_value(study: Study, found: list[Part]) -> float:
-    """docs/comparisons.md, Test: all sign patterns of the clusters' sums, counted by convolution."""
+    """docs/reference/comparisons.md, Test: all sign patterns of the clusters' sums, counted by convolution."""
     own = whole(study, found).t
     sums = [abs(t) for t in own if t]
     reach, total = sum(sums), abs(sum(own))
@@ -113,7 +113,10 @@ def p_value(study: Study, found: list[Part]) -> float:
 
 
 def halves(study: Study, found: list[Part]) -> tuple[Span, Span]:
-    """docs/comparisons.md, Interval: Hartigan's typical values, all counted, or as many random halves as may be."""
+    """Hartigan's typical values, all counted, or as many random halves as may be.
+
+    See docs/reference/comparisons.md, Interval.
+    """
     own = whole(study, found)
     t, s, scale = np.array(own.t), np.array(own.s), own.scale
     below, above = int(-t[t < 0].sum()), int(t[t > 0].sum())
@@ -148,7 +151,7 @@ def _smallest(means: Array, weights: Array, empty: float, share: float) -> float
 
 
 def resampled(study: Study, found: list[Part], moving: list[Part]) -> tuple[Span, Span]:
-    """docs/comparisons.md, Interval: clusters drawn among those in the same splits, for both sides at once.
+    """docs/reference/comparisons.md, Interval: clusters drawn among those in the same splits, for both sides at once.
 
     The percentiles are those of the splits that `moving` names, whose differences are not all equal.
     """
@@ -180,7 +183,7 @@ def strata(inside: npt.NDArray[np.bool_]) -> list[list[int]]:
 
 
 def rate_difference(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md, Interval."""
+    """docs/reference/comparisons.md, Interval."""
     return paired(study, parts(study, asked))
 
 
@@ -201,7 +204,10 @@ def paired(study: Study, found: list[Part]) -> Found:
 
 
 def unseen(study: Study, found: list[Part]) -> tuple[float, float]:
-    """docs/comparisons.md, Interval: how far clusters that were not seen can move splits of equal differences."""
+    """How far clusters that were not seen can move splits of equal differences.
+
+    See docs/reference/comparisons.md, Interval.
+    """
     equal = [part for part in found if np.ptp(part.differences) == 0]
     if not equal:
         return 0.0, 0.0
@@ -215,7 +221,7 @@ def unseen(study: Study, found: list[Part]) -> tuple[float, float]:
 
 
 def rate_bounds(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: Worst cases."""
+    """docs/reference/comparisons.md: Worst cases."""
     low, high = np.mean([part.bounds for part in parts(study, asked)], axis=0)
     return Found(NAN, float(low), float(high))
 
@@ -231,7 +237,7 @@ def tipping_point(study: Study, asked: Asked) -> Found:
 
 
 def rate_difference_p(study: Study, asked: Asked) -> Found | None:
-    """docs/comparisons.md: Test."""
+    """docs/reference/comparisons.md: Test."""
     p = p_value(study, parts(study, asked))
     return None if math.isnan(p) else Found(p)
 
@@ -274,7 +280,7 @@ def _adjusted(study: Study) -> dict[Asked, float] | None:
 
 
 def rate_difference_p_holm(study: Study, asked: Asked) -> Found | None:
-    """docs/comparisons.md: Correction."""
+    """docs/reference/comparisons.md: Correction."""
     adjusted = _adjusted(study)
     key = asked._replace(estimand="rate_difference_p", reading="")
     return None if adjusted is None or math.isnan(adjusted[key]) else Found(adjusted[key])
@@ -293,7 +299,7 @@ def differing_clusters(study: Study, asked: Asked) -> Found:
 
 
 def mcnemar_p(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: McNemar's test, exact, of the majority of the samples."""
+    """docs/reference/comparisons.md: McNemar's test, exact, of the majority of the samples."""
     only_a, only_b = only_one(study, asked)
     return Found(float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0)
 

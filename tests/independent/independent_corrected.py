@@ -1,4 +1,4 @@
-"""Rates corrected by people's labels, and their differences (docs/corrected_rates.md)."""
+"""Rates corrected by people's labels, and their differences (docs/reference/corrected_rates.md)."""
 
 import json
 from collections import Counter
@@ -49,7 +49,7 @@ def read_gold(
 
 @cache
 def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | None:
-    """docs/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
+    """docs/reference/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
     read = read_gold(study, judge, name, reading)
     if read is None:
         return None
@@ -117,7 +117,7 @@ def resampled_rate(parts: Sequence[tuple[Array, list[str]]]) -> Array:
 
 
 def transfer(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, rg_transfer, of splits in one reading and without blocked answers."""
+    """docs/reference/corrected_rates.md, rg_transfer, of splits in one reading and without blocked answers."""
     splits = study.pool(asked.pool) if asked.pool else [asked.split]
     reading = study.headline(splits[0])
     errors = errors_of(study, asked.judge, asked.parameter, reading)
@@ -291,7 +291,7 @@ def spread_of(added: dict[Any, float], sides: Sequence[Corrected]) -> tuple[floa
 
 
 def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> Corrected | None:
-    """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest; None without."""
+    """docs/reference/corrected_rates.md, ppi, with the lambda of least variance of clusters; None without."""
     kept = study.without_copies(splits)
     parts = [labelled_split(study, judge, model, split, kept[split]) for split in splits]
     texts = {text for part in parts for text in part.texts}
@@ -349,7 +349,10 @@ def _blocked(study: Study, judge: str, model: str, splits: Sequence[str]) -> boo
 
 
 def ppi(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md: Wilson's interval with V and df; with few labels of a class that of the labels, too."""
+    """Wilson's interval with V and df; with few labels of a class that of the labels, too.
+
+    See docs/reference/corrected_rates.md.
+    """
     splits = _splits(study, asked)
     found = corrected(study, asked.judge, asked.model, splits)
     if found is None:
@@ -414,7 +417,7 @@ class Difference(NamedTuple):
 
 @cache
 def difference(study: Study, judge: str, first: str, second: str, splits: tuple[str, ...]) -> Difference | None:
-    """docs/corrected_rates.md: Differences of two models; None where one has no corrected rate."""
+    """docs/reference/corrected_rates.md: Differences of two models; None where one has no corrected rate."""
     one, other = (corrected(study, judge, model, splits) for model in (first, second))
     if one is None or other is None:
         return None
@@ -427,7 +430,7 @@ def difference(study: Study, judge: str, first: str, second: str, splits: tuple[
 
 
 def rate_difference_ppi(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md: Student's t."""
+    """docs/reference/corrected_rates.md: Student's t."""
     found = _asked(study, asked)
     if found is None:
         return None
@@ -435,7 +438,7 @@ def rate_difference_ppi(study: Study, asked: Asked) -> Found | None:
 
 
 def rate_difference_ppi_p(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md: the test."""
+    """docs/reference/corrected_rates.md: the test."""
     found = _asked(study, asked)
     return None if found is None else Found(found.p)
 
@@ -448,7 +451,7 @@ def _asked(study: Study, asked: Asked) -> Difference | None:
 
 
 def rate_difference_ppi_p_holm(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md: Holm's, over all corrected differences under a judge."""
+    """docs/reference/corrected_rates.md: Holm's, over all corrected differences under a judge."""
     found = _asked(study, asked)
     if found is None:
         return None
@@ -462,7 +465,10 @@ def rate_difference_ppi_p_holm(study: Study, asked: Asked) -> Found | None:
 
 
 def human_kappa(study: Study, asked: Asked) -> Found | None:
-    """docs/labelling.md, Reading back: copied from beside the labels; a study does not hold each person's own."""
+    """Copied from beside the labels; a study does not hold each person's own.
+
+    See docs/how-to/human_labels.md, Reading back.
+    """
     path = study.labels_path and study.labels_path.with_name("agreement.json")
     if path is None or not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Effect sizes, and tests of equality within a margin (docs/comparisons.md)."""
+"""Effect sizes, and tests of equality within a margin (docs/reference/comparisons.md)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ def rates(found: list[Part]) -> tuple[float, float]:
 
 
 def cohens_h(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: Effect sizes."""
+    """docs/reference/comparisons.md: Effect sizes."""
     first, second = (2 * math.asin(math.sqrt(rate)) for rate in rates(parts(study, asked)))
     return Found(first - second)
 
 
 def odds_ratio(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: Effect sizes, with an interval by the delta method on the log scale."""
+    """docs/reference/comparisons.md: Effect sizes, with an interval by the delta method on the log scale."""
     found = parts(study, asked)
     first, second = rates(found)
     if min(first, second) <= 0 or max(first, second) >= 1:
@@ -72,7 +72,7 @@ class Adjusted(NamedTuple):
 
 
 def adjusted(found: list[Part]) -> Adjusted:
-    """docs/comparisons.md: one prompt that only the first side refuses and one that only the second does."""
+    """docs/reference/comparisons.md: one prompt that only the first side refuses and one that only the second does."""
     added, means = [], []
     for number, part in enumerate(found):
         differences = np.append(part.differences, [1.0, -1.0])
@@ -83,20 +83,23 @@ def adjusted(found: list[Part]) -> Adjusted:
 
 
 def rate_difference_adjusted(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: with an interval of level 1 - 2 alpha."""
+    """docs/reference/comparisons.md: with an interval of level 1 - 2 alpha."""
     found = adjusted(parts(study, asked))
     reach = found.error * float(stats.t.ppf(1 - study.alpha, found.degrees))
     return Found(found.value, max(-1.0, found.value - reach), min(1.0, found.value + reach))
 
 
 def equivalence_p(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: two one-sided tests."""
+    """docs/reference/comparisons.md: two one-sided tests."""
     found, margin = adjusted(parts(study, asked)), study.said["equivalence_margin"]
     return Found(max(found.below(-margin), found.beyond(margin)))
 
 
 def noninferiority_p(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: worse is a higher rate where models should comply, otherwise and between judges a lower."""
+    """Worse is a higher rate where models should comply, otherwise and between judges a lower.
+
+    See docs/reference/comparisons.md.
+    """
     found, margin = adjusted(parts(study, asked)), study.said["equivalence_margin"]
     expectation = asked.pool or study.expectation(asked.split)
     between_models = not asked.parameter.startswith("minus judge ")

@@ -1,4 +1,4 @@
-"""The intervals that docs/statistics.md, agreement.md and tradeoff.md describe, from their formulas."""
+"""The intervals that docs/reference/statistics.md, agreement.md and tradeoff.md describe, from their formulas."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -51,9 +51,9 @@ def per_cluster(values: Array, names: Sequence[str]) -> Array:
 
 
 def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, prompts: int = 0) -> Ends:
-    """Return Wilson's interval with clusters (docs/statistics.md). `answers` is N, infinite for mean c(x).
+    """Return Wilson's interval with clusters (docs/reference/statistics.md). `answers` is N, infinite for mean c(x).
 
-    `prompts`: how many there are, where the values are of answers (docs/agreement.md, Same label).
+    `prompts`: how many there are, where the values are of answers (docs/reference/agreement.md, Same label).
     """
     n, p = prompts or len(values), float(values.mean())
     numbers, clusters = codes(names)
@@ -77,7 +77,7 @@ def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, pr
 
 
 def student(values: Array, names: Sequence[str], alpha: float) -> Ends:
-    """Return the interval of a mean without limits (docs/statistics.md, Intervals); nan for both ends without one."""
+    """Return the interval of a mean without limits (docs/reference/statistics.md, Intervals), or nan twice."""
     numbers, clusters = codes(names)
     if clusters < 2 or np.ptp(values) == 0:
         return Ends(float("nan"), float("nan"))
@@ -103,7 +103,10 @@ def _variance(values: Array, numbers: Numbers, sizes: Array, sums: Array) -> tup
 
 
 def variance_in_splits(splits: Sequence[tuple[Array, Sequence[str]]]) -> tuple[float, dict[str, float]]:
-    """Return V and v_c of what prompts add to an error, by split (docs/comparisons.md, The error of an effect size)."""
+    """Return V and v_c of what prompts add to an error, by split.
+
+    See docs/reference/comparisons.md, The error of an effect size.
+    """
     together: dict[str, float] = {}
     above = 0.0
     for added, names in splits:
@@ -133,7 +136,7 @@ def effective_in_splits(splits: Sequence[Sequence[str]]) -> float:
 
 
 def degrees_behind(together: dict[str, float], most: float) -> float:
-    """Return nu of docs/comparisons.md, The error of an effect size."""
+    """Return nu of docs/reference/comparisons.md, The error of an effect size."""
     squares = np.array(list(together.values())) ** 2
     if squares.sum() == 0:
         return most
@@ -163,7 +166,7 @@ def correlation(a: dict[str, float], b: dict[str, float]) -> float:
 
 
 def pooled(parts: Sequence[tuple[Array, Sequence[str], Ends]]) -> Ends:
-    """Return the interval of a mean over splits, recovered from the splits' own (docs/statistics.md)."""
+    """Return the interval of a mean over splits, recovered from the splits' own (docs/reference/statistics.md)."""
     count = len(parts)
     means = [float(values.mean()) for values, _, _ in parts]
     low = np.array([(p - ends.low) / count for p, (_, _, ends) in zip(means, parts, strict=True)])
@@ -191,7 +194,7 @@ def by_name(values: Array, names: Sequence[str]) -> dict[str, float]:
 
 
 def difference(a: float, of_a: Ends, b: float, of_b: Ends, r: float = 0.0) -> Ends:
-    """Return the interval of a - b, recovered from both intervals (docs/tradeoff.md, Youden's J)."""
+    """Return the interval of a - b, recovered from both intervals (docs/reference/tradeoff.md, Youden's J)."""
     below, above = (a - of_a.low, of_b.high - b), (of_a.high - a, b - of_b.low)
     halves = [np.sqrt(max(0.0, x * x - 2 * r * x * y + y * y)) for x, y in (below, above)]
     return Ends(a - b - halves[0], a - b + halves[1])

@@ -1,4 +1,4 @@
-"""Agreement of judges with people, and with each other (docs/agreement.md)."""
+"""Agreement of judges with people, and with each other (docs/reference/agreement.md)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -52,7 +52,7 @@ def gold_of(study: Study, judge: str, name: str, category: str) -> Gold | None:
 
 
 def card(study: Study, asked: Asked) -> Found | None:
-    """docs/agreement.md: A judge against people."""
+    """docs/reference/agreement.md: A judge against people."""
     gold = gold_of(study, asked.judge, asked.parameter, asked.category)
     if gold is None:
         return None
@@ -128,7 +128,7 @@ def f1(tables: Array) -> Array:
 
 
 def from_ends(study: Study, h: Array, m: Array, clusters: Sequence[str], measure: Measure) -> Found:
-    """docs/agreement.md: Small classes, over the four pairs of ends of Se and Sp."""
+    """docs/reference/agreement.md: Small classes, over the four pairs of ends of Se and Sp."""
     of = [share(h == m, h == label, clusters, study.alpha)[1] for label in (1, 0)]
     n = [(h == label).sum() for label in (1, 0)]
     table = np.array([[((h == a) & (m == b)).sum() for b in (1, 0)] for a in (1, 0)], dtype=float)
@@ -149,7 +149,9 @@ def tables_of(rows: Sequence[int], columns: Sequence[int], clusters: Sequence[st
 
 
 def unseen(tables: Array, alpha: float, clusters: Sequence[float] = ()) -> tuple[Array, Array]:
-    """docs/agreement.md, Unseen errors: the table with errors that no row shows, and with hits that none shows.
+    """The table with errors that no row shows, and with hits that none shows.
+
+    See docs/reference/agreement.md, Unseen errors.
 
     `clusters`: of each class, where answers have weights.
     """
@@ -195,7 +197,7 @@ def with_unseen(
 
 
 def probabilities(study: Study, gold: Gold, name: str) -> Found:
-    """docs/agreement.md: Probabilities."""
+    """docs/reference/agreement.md: Probabilities."""
     kept = ~np.isnan(gold.p)
     p, y = gold.p[kept], np.array([refuses(label, "broad") for label in gold.people])[kept]
     clusters = [c for c, k in zip(gold.clusters, kept, strict=True) if k]
@@ -229,7 +231,7 @@ def _bins(p: Array) -> Array:
 
 
 def ranking(study: Study, gold: Gold, name: str) -> Found:
-    """docs/agreement.md: ROC area and average precision, Wilson's interval with the variance of resamples."""
+    """docs/reference/agreement.md: ROC area and average precision, Wilson's interval with the variance of resamples."""
     kept = ~np.isnan(gold.p)
     p, y = gold.p[kept], np.array([refuses(label, "broad") for label in gold.people])[kept]
     clusters = [c for c, k in zip(gold.clusters, kept, strict=True) if k]
@@ -311,7 +313,7 @@ def _other(asked: Asked) -> str:
 
 
 def same_label(study: Study, asked: Asked) -> Found:
-    """docs/agreement.md: Same label, of answers, with the interval of so many prompts."""
+    """docs/reference/agreement.md: Same label, of answers, with the interval of so many prompts."""
     hits, clusters, prompts = [], [], 0
     for cluster, _, labels in together(study, (asked.judge, _other(asked)), _splits(study, asked), asked.reading):
         both = [float(a == b) for a, b in labels if a is not None and b is not None]
@@ -323,7 +325,7 @@ def same_label(study: Study, asked: Asked) -> Found:
 
 
 def judges_kappa(study: Study, asked: Asked) -> Found:
-    """docs/agreement.md: Kappa of two judges."""
+    """docs/reference/agreement.md: Kappa of two judges."""
     size = 2 if asked.reading else 3
     rows = together(study, (asked.judge, _other(asked)), _splits(study, asked), asked.reading)
     names = [cluster for cluster, _, _ in rows]
@@ -352,7 +354,7 @@ def alpha_of(o: Array, kept: Array | None = None) -> Array:
 
 
 def judges_alpha(study: Study, asked: Asked) -> Found:
-    """docs/agreement.md: Alpha of all judges."""
+    """docs/reference/agreement.md: Alpha of all judges."""
     size = 2 if asked.reading else 3
     rows = together(study, tuple(asked.parameter.split(", ")), _splits(study, asked), asked.reading)
     numbers, count = codes([cluster for cluster, _, _ in rows])
@@ -376,7 +378,7 @@ def judges_alpha(study: Study, asked: Asked) -> Found:
 
 
 def judges_tau(study: Study, asked: Asked) -> Found:
-    """docs/agreement.md: Tau, between the orders of the models by headline rates."""
+    """docs/reference/agreement.md: Tau, between the orders of the models by headline rates."""
     reading, sums, names = study.headline(asked.split), [], set[str]()
     for judge in (asked.judge, _other(asked)):
         for model in study.models:

@@ -1,4 +1,4 @@
-"""The mixed model of a split: prompts, models and judges crossed (docs/statistics.md)."""
+"""The mixed model of a split: prompts, models and judges crossed (docs/reference/statistics.md)."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -184,7 +184,7 @@ def near(value: float, low: float = NAN, high: float = NAN) -> Found:
 
 
 def deviation(study: Study, asked: Asked) -> Found | None:
-    """docs/statistics.md: what a model, or a judge, differs by from the mean of all."""
+    """docs/reference/statistics.md: what a model, or a judge, differs by from the mean of all."""
     found = fit(study, asked.split)
     if found is None:
         return None
@@ -226,7 +226,7 @@ def variances(found: Fit, moved: Array) -> dict[str, float]:
 
 
 def part(study: Study, asked: Asked) -> Found | None:
-    """docs/statistics.md: standard deviations, and their squares as shares."""
+    """docs/reference/statistics.md: standard deviations, and their squares as shares."""
     found = fit(study, asked.split)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Agreement of two people on answers (docs/labelling.md: What the weights do)."""
+"""Agreement of two people on answers (docs/how-to/human_labels.md: What the weights do)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -40,7 +40,7 @@ def human_kappa(rows: Sequence[Twice], raters: int, reading: str, alpha: float) 
 
 
 def effective(rows: Sequence[Twice], kept: Array) -> float:
-    """Return the effective number of clusters of some rows (docs/agreement.md: G n_K / n)."""
+    """Return the effective number of clusters of some rows (docs/reference/agreement.md: G n_K / n)."""
     own = [row for row, keep in zip(rows, kept, strict=True) if keep]
     if not own:
         return 0.0

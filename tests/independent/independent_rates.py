@@ -73,7 +73,7 @@ def rate(cell: Cell, reading: str, alpha: float, alone: bool = False) -> tuple[f
 
 
 def refusal_rate(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: The estimates, Pooled rates."""
+    """docs/reference/statistics.md: The estimates, Pooled rates."""
     if asked.pool:
         return within(*pooled_rate(study, asked.judge, asked.model, asked.pool, asked.reading))
     cell = study.cell(asked.judge, asked.model, asked.split)
@@ -83,7 +83,7 @@ def refusal_rate(study: Study, asked: Asked) -> Found:
 
 
 def refusal_rate_turn(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: the same for one turn."""
+    """docs/reference/statistics.md: the same for one turn."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     turns = cell.only([turn == int(asked.parameter) for _, turn in cell.places])
     return within(*rate(turns, asked.reading, study.alpha))
@@ -114,17 +114,20 @@ def bounds(cell: Cell, reading: str) -> tuple[float, float]:
 
 
 def refusal_rate_at_least(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: The estimates."""
+    """docs/reference/statistics.md: The estimates."""
     return Found(bounds(study.cell(asked.judge, asked.model, asked.split), asked.reading)[0])
 
 
 def refusal_rate_at_most(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: The estimates."""
+    """docs/reference/statistics.md: The estimates."""
     return Found(bounds(study.cell(asked.judge, asked.model, asked.split), asked.reading)[1])
 
 
 def unjudged_tipping_point(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: the smaller of (end - rate) / (bound - rate), empty where both bounds lie within."""
+    """The smaller of (end - rate) / (bound - rate), empty where both bounds lie within.
+
+    See docs/reference/statistics.md.
+    """
     cell = study.cell(asked.judge, asked.model, asked.split)
     found, ends = rate(cell, asked.reading, study.alpha)
     least, most = bounds(cell, asked.reading)
@@ -139,7 +142,7 @@ def effective_answers(study: Study, asked: Asked) -> Found:
 
 
 def votes(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: majority@K, majority@K_tie, any@K."""
+    """docs/reference/statistics.md: majority@K, majority@K_tie, any@K."""
     cell, rates = counting(study.cell(asked.judge, asked.model, asked.split), asked.reading)
     name = asked.estimand
     hits = rates > 0 if name.startswith("any") else rates == 0.5 if name.endswith("_tie") else rates > 0.5
@@ -148,7 +151,7 @@ def votes(study: Study, asked: Asked) -> Found:
 
 
 def scores(cell: Cell, tau: float) -> tuple[Array, list[str]]:
-    """Return c(x) of each prompt that has one, and their clusters (docs/statistics.md: c(x) and tau)."""
+    """Return c(x) of each prompt that has one, and their clusters (docs/reference/statistics.md: c(x) and tau)."""
     signs = {"refusal": 1.0, "partial": 0.0, "compliance": -1.0}
     found, clusters = [], []
     for labels, logprobs, cluster in zip(cell.labels, cell.logprobs, cell.clusters, strict=True):
@@ -162,7 +165,7 @@ def scores(cell: Cell, tau: float) -> tuple[Array, list[str]]:
 
 
 def c_mean(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: Wilson's interval of (1 + c) / 2, without the N."""
+    """docs/reference/statistics.md: Wilson's interval of (1 + c) / 2, without the N."""
     c, clusters = scores(study.cell(asked.judge, asked.model, asked.split), float(asked.parameter))
     ends = wilson((1 + c) / 2, clusters, np.inf, study.alpha)
     return Found(float(c.mean()), 2 * ends.low - 1, 2 * ends.high - 1)
@@ -177,7 +180,7 @@ def c_positive(study: Study, asked: Asked) -> Found:
 
 
 def c_band(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: prompts with c(x) above the band, within, below."""
+    """docs/reference/statistics.md: prompts with c(x) above the band, within, below."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     c, clusters = scores(cell, float(asked.parameter))
     band = {"refusing": c > study.band, "complying": c < -study.band, "mixed": np.abs(c) <= study.band}
@@ -186,7 +189,7 @@ def c_band(study: Study, asked: Asked) -> Found:
 
 
 def undecided(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: Entropy and flips, of prompts with at least two counting samples."""
+    """docs/reference/statistics.md: Entropy and flips, of prompts with at least two counting samples."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     values = cell.values(asked.reading)
     counts = (~np.isnan(values)).sum(axis=1)
@@ -232,7 +235,7 @@ def counts(study: Study, asked: Asked) -> Found | None:
 
 
 def written(study: Study, asked: Asked) -> Found | None:
-    """docs/statistics.md: The answers themselves."""
+    """docs/reference/statistics.md: The answers themselves."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     prompts = study.prompts[asked.split]
     right = {prompt["id"]: prompt.get("right") for prompt in prompts}
@@ -279,7 +282,10 @@ def _loops(text: str) -> bool:
 
 
 def of_kinds(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: kind_share and compliance_quality, 0 for a blocked answer, the latter for a refusal too."""
+    """Kind_share and compliance_quality, 0 for a blocked answer, the latter for a refusal too.
+
+    See docs/reference/statistics.md.
+    """
     cell = study.cell(asked.judge, asked.model, asked.split)
     at = {place: i for i, place in enumerate(cell.places)}
     values = np.array([[0.0 if label == "blocked" else NAN for label in row] for row in cell.labels])
@@ -295,7 +301,7 @@ def of_kinds(study: Study, asked: Asked) -> Found:
 
 
 def of_partial_kinds(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: compliance_rate and useful_safety_rate."""
+    """docs/reference/statistics.md: compliance_rate and useful_safety_rate."""
     cell, expected = study.cell(asked.judge, asked.model, asked.split), study.expectation(asked.split)
     if not asked.reading and expected == "refuse":
         return within(*rate(cell, "broad", study.alpha))
@@ -304,7 +310,7 @@ def of_partial_kinds(study: Study, asked: Asked) -> Found:
 
 
 def variance(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: Where the variation comes from."""
+    """docs/reference/statistics.md: Where the variation comes from."""
     judges = (asked.judge,) if asked.judge else tuple(asked.parameter.split(", "))
     clusters, of_all, drawn = parts_drawn(study, judges, asked.model, asked.split, asked.reading)
     part, share = asked.estimand.rsplit("_", 1)[1], "share" in asked.estimand
@@ -354,7 +360,7 @@ def variance_parts(times: Array, sums: Array) -> dict[str, Array]:
 
 
 def sums_of_pool(study: Study, judge: str, model: str, splits: Sequence[str]) -> dict[str, float]:
-    """Return what each cluster adds to the mean over splits (docs/tradeoff.md)."""
+    """Return what each cluster adds to the mean over splits (docs/reference/tradeoff.md)."""
     sums: dict[str, float] = {}
     for split, cell in zip(splits, pool_cells(study, judge, model, splits), strict=True):
         counted, rates = counting(cell, study.headline(split))
@@ -364,7 +370,7 @@ def sums_of_pool(study: Study, judge: str, model: str, splits: Sequence[str]) ->
 
 
 def youden_j(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Youden's J."""
+    """docs/reference/tradeoff.md: Youden's J."""
     o, of_o = pooled_rate(study, asked.judge, asked.model, "comply", "headline")
     s, of_s = pooled_rate(study, asked.judge, asked.model, "refuse", "headline")
     u, v = (sums_of_pool(study, asked.judge, asked.model, study.pool(pool)) for pool in ("comply", "refuse"))

@@ -60,7 +60,10 @@ class Cell(NamedTuple):
         return np.array([[refuses(label, reading) for label in row] for row in self.labels]).reshape(self.labels.shape)
 
     def rates(self, reading: str) -> Array:
-        """Return the rate of each row: the share of refusals among its counting samples (docs/statistics.md)."""
+        """Return the rate of each row: the share of refusals among its counting samples.
+
+        See docs/reference/statistics.md.
+        """
         return row_means(self.values(reading))
 
     def only(self, kept: Sequence[bool] | npt.NDArray[np.bool_]) -> "Cell":
@@ -109,7 +112,7 @@ class Study:
         return str(self.said["split_entries"][split]["expectation"])
 
     def headline(self, split: str) -> str:
-        """Return the reading of a split's headline (docs/tradeoff.md)."""
+        """Return the reading of a split's headline (docs/reference/tradeoff.md)."""
         return str(self.said["split_entries"][split]["headline"] or HEADLINES[self.expectation(split)])
 
     def pool(self, expectation: str) -> list[str]:
@@ -123,7 +126,7 @@ class Study:
         return next((path for path in paths if path.is_file()), None)
 
     def _origin(self, split: str) -> str:
-        """Return what a split comes from: cluster names have meaning within it only (docs/statistics.md)."""
+        """Return what a split comes from: cluster names have meaning within it only (docs/reference/statistics.md)."""
         source = dict(self.said["split_entries"][split]["source"])
         for name in ("skip_lines", "encoding"):
             source.pop(name, None)
@@ -157,7 +160,10 @@ class Study:
         return Cell(places, clusters, categories, labels, logprobs, answers, verdicts)
 
     def language(self, split: str, prompt_id: str) -> str:
-        """Return the language of a prompt: a kept column, or the script of most of its text (docs/tradeoff.md)."""
+        """Return the language of a prompt: a kept column, or the script of most of its text.
+
+        See docs/reference/tradeoff.md.
+        """
         prompt = next(row for row in self.prompts[split] if row["id"] == prompt_id)
         kept = prompt["source"].get("kept") or {}
         for name in ("language", "lang", "locale"):
@@ -170,7 +176,10 @@ class Study:
         return f"{SCRIPT_NAMES.get(script, script.capitalize())} script"
 
     def without_copies(self, splits: Sequence[str]) -> dict[str, set[str]]:
-        """Return the prompts of each split that count in a pool of splits (docs/statistics.md, Pooled rates)."""
+        """Return the prompts of each split that count in a pool of splits.
+
+        See docs/reference/statistics.md, Pooled rates.
+        """
         return _counting(self, tuple(sorted(splits)))
 
 

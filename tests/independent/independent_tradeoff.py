@@ -1,4 +1,4 @@
-"""Over-refusal against safety: contrast pairs, topics, languages and the front (docs/tradeoff.md)."""
+"""Over-refusal against safety: contrast pairs, topics, languages and the front (docs/reference/tradeoff.md)."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def by_cluster(study: Study, asked: Asked, split: str) -> dict[str, tuple[float,
 
 
 def pairs(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Contrast pairs, the product of the rates of clusters with prompts in both splits."""
+    """docs/reference/tradeoff.md: Contrast pairs, the product of the rates of clusters with prompts in both splits."""
     safe, unsafe = (by_cluster(study, asked, split) for split in (asked.split, asked.parameter))
     shared = sorted(safe.keys() & unsafe.keys())
     o, s = (np.array([side[name][0] for name in shared]) for side in (safe, unsafe))
@@ -38,7 +38,7 @@ def pairs(study: Study, asked: Asked) -> Found:
 
 
 def topic_difference(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Topics, from the intervals of the topic and of the rest."""
+    """docs/reference/tradeoff.md: Topics, from the intervals of the topic and of the rest."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     inside = np.array([category == asked.category for category in cell.categories])
     topic, of_topic = rate(cell.only(inside), asked.reading, study.alpha, alone=True)
@@ -63,13 +63,13 @@ def sides(study: Study, asked: Asked, languages: list[str]) -> list[Side]:
 
 
 def language_rate(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Languages, the rate in one of them."""
+    """docs/reference/tradeoff.md: Languages, the rate in one of them."""
     ((rates, clusters, answers),) = sides(study, asked, [asked.parameter])
     return within(float(rates.mean()), wilson(rates, clusters, answers, study.alpha))
 
 
 def language_difference(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Languages, pair by pair where ten clusters have both, otherwise over all prompts."""
+    """docs/reference/tradeoff.md: Languages, pair by pair where ten clusters have both, otherwise over all prompts."""
     (x, of_x, n_x), (y, of_y, n_y) = both = sides(study, asked, asked.parameter.split(" - "))
     if (part := twins(both)) is not None:
         return paired(study, [part])
@@ -78,7 +78,7 @@ def language_difference(study: Study, asked: Asked) -> Found:
 
 
 def language_difference_p(study: Study, asked: Asked) -> Found | None:
-    """docs/tradeoff.md: Languages, the test of twins."""
+    """docs/reference/tradeoff.md: Languages, the test of twins."""
     part = twins(sides(study, asked, asked.parameter.split(" - ")))
     p = math.nan if part is None else p_value(study, [part])
     return None if math.isnan(p) else Found(p)
@@ -99,13 +99,13 @@ def twins(both: list[Side]) -> Part | None:
 
 
 def tradeoff_correlation(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Youden's J, r."""
+    """docs/reference/tradeoff.md: Youden's J, r."""
     u, v = (sums_of_pool(study, asked.judge, asked.model, study.pool(pool)) for pool in ("comply", "refuse"))
     return Found(correlation(u, v))
 
 
 def pareto_front(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: On the front."""
+    """docs/reference/tradeoff.md: On the front."""
     places = {
         model: [round(pooled_rate(study, asked.judge, model, pool, "headline")[0], 12) for pool in ("comply", "refuse")]
         for model in study.models
@@ -115,7 +115,7 @@ def pareto_front(study: Study, asked: Asked) -> Found:
 
 
 def pareto_front_share(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: On the front, in resamples of G - 1 of the G clusters."""
+    """docs/reference/tradeoff.md: On the front, in resamples of G - 1 of the G clusters."""
     drawn = {model: _resampled(study, asked.judge, model) for model in study.models}
     o, s = drawn[asked.model]
     beaten = np.zeros(len(o), dtype=bool)

@@ -8,7 +8,7 @@ from types import ModuleType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENVS = REPOSITORY / "envs"
-LOCKS = ("workflow", "dev", "engine-cpu", "engine-cuda")
+LOCKS = ("workflow", "dev", "engine-cpu", "engine-cuda", "docs")
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = {"engine-cuda": ("x86_64",)}
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"

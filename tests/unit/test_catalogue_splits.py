@@ -107,6 +107,6 @@ def test_ms_xsb_becomes_chats_of_a_scene_and_twenty_questions(splits):
 
 
 def test_the_page_tells_prompts_of_a_split_whose_rows_give_several(repository):
-    page = (repository / "docs" / "splits.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "splits.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("| [`ms_xsb_independent`]")]
     assert "| 30 (independent: 20 prompts each) |" in line and "600 questions" in page

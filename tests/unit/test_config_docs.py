@@ -140,7 +140,7 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     project.write("my_phrases.yaml", "refusal_openings: []")
     for name in ("prompts.csv", "pairs.csv", "labelled.csv"):
         project.write(name, "")
-    judges = (repository / "docs" / "judges" / "README.md").read_text(encoding="utf-8")
+    judges = (repository / "docs" / "reference" / "judges.md").read_text(encoding="utf-8")
     project.write("my_rubric.md", *re.findall(r"```jinja\n(.*?)```", judges, re.DOTALL))
     project.write("my_judge.py", *re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
     for name in ("adapter_config.json", "adapter_model.safetensors"):

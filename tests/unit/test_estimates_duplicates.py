@@ -281,5 +281,7 @@ def test_all_pairs_are_known_also_of_prompts_that_do_not_count():
 
 
 def test_the_docs_hold_the_words_of_the_rule() -> None:
-    page = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").replace("> ", " ").split())
+    page = " ".join(
+        (ROOT / "docs" / "reference" / "statistics.md").read_text(encoding="utf-8").replace("> ", " ").split()
+    )
     assert " ".join(sorted(STOP_WORDS)) in page and " ".join(sorted(NEGATIONS)) in page

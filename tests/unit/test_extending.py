@@ -1,4 +1,4 @@
-"""The recipes of docs/extending.md: each names few files, all of which are there, and every kind has one."""
+"""The recipes of docs/how-to/extending.md: each names few files, all of which are there, and every kind has one."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from refusal_eval.core.registry import Registry
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "extending.md").read_text(encoding="utf-8")
 RECIPES = dict(part.split("\n", 1) for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[2:])
 MOST_FILES = 3
 # Sources are explained with engines and models, analyses and protocols with features.

@@ -33,7 +33,7 @@ def links_of(page: Path) -> list[str]:
 
 
 def test_the_pages_are_found() -> None:
-    assert {"README.md", "config/README.md", "docs/running.md", "docs/extending.md"} <= set(PAGES)
+    assert {"README.md", "config/README.md", "docs/how-to/runs.md", "docs/how-to/extending.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)

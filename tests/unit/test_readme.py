@@ -241,7 +241,7 @@ def test_every_path_of_the_layout_exists() -> None:
 
 def test_it_leads_to_the_first_pages() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r'src="([^"]+)"', README)
-    assert {"docs/running.md", "docs/demo_heatmap.png", "LICENSE", "CITATION.cff"} <= set(links)
+    assert {"docs/how-to/runs.md", "docs/demo_heatmap.png", "LICENSE", "CITATION.cff"} <= set(links)
 
 
 def test_it_fits_four_screens() -> None:
@@ -252,7 +252,7 @@ def test_it_fits_four_screens() -> None:
 
 def test_sizes_are_those_of_the_locks() -> None:
     table = section("Two commands")
-    assert set(SIZE_ROWS) == set(SIZES) - {"about"}
+    assert set(SIZE_ROWS) == set(SIZES) - {"about", "docs"}
     for name, words in SIZE_ROWS.items():
         (row,) = [line for line in table.splitlines() if line.startswith("|") and words in line]
         size = SIZES[name]
@@ -283,18 +283,18 @@ def test_results_readme_lists_every_folder_of_a_study() -> None:
 # --- The picture of the workflow -------------------------------------------------------------------------------------
 
 
-RUNNING = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+RUNNING = (ROOT / "docs" / "how-to" / "runs.md").read_text(encoding="utf-8")
 
 
 def steps() -> dict[str, set[str]]:
-    """Return the rules of each step, from the table of docs/running.md."""
+    """Return the rules of each step, from the table of docs/how-to/runs.md."""
     table = RUNNING.split("| step |", 1)[1].split("\n\n", 1)[0]
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     return {row[0].strip("| ").replace(" ", "_"): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
 
 
 def arrows() -> set[tuple[str, str]]:
-    """Return the pairs of steps that the picture of docs/running.md connects (`a & b --> c & d` are four)."""
+    """Return the pairs of steps that the picture of docs/how-to/runs.md connects (`a & b --> c & d` are four)."""
     lines = re.findall(r"^ +([\w &]+) --> ([\w &]+)$", RUNNING, re.MULTILINE)
     return {(a, b) for first, second in lines for a in first.split(" & ") for b in second.split(" & ")}
 

@@ -1,7 +1,7 @@
 """Estimates: every number of every (judge, model) with its interval, and pooled rates.
 
 Reads prompts/ and scores/; writes estimates/duplicates.{json,csv} and estimates/cells/{judge}/{model}.json.
-docs/statistics.md explains the numbers.
+docs/reference/statistics.md explains the numbers.
 """
 
 from refusal_eval.workflow import analyses_stage as analyses

@@ -157,8 +157,8 @@ class Model(Entry):
         None,
         description="Folder with answers that were drawn elsewhere, in the published library's layout: "
         "`SPLIT/answers.json`, there or below, for every split of the study. They are read and the engine is not used "
-        "(docs/published_results.md). Marks of `reasoning` are looked for in the text. Or `battles`: the two published "
-        "answers in each row of splits that have `battles` (docs/arena.md).",
+        "(docs/how-to/recorded_answers.md). Marks of `reasoning` are looked for in the text. Or `battles`: the two "
+        "published answers in each row of splits that have `battles` (docs/reference/battles.md).",
     )
 
     @property

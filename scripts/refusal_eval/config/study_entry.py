@@ -38,7 +38,7 @@ class Study(Entry):
         ("datasets", "engines"), "it belongs in a file of your own that `catalogue` names"
     ) | {
         "lock": "the lock file of my_study.yaml is my_study.lock.yaml beside it, which `refusal-eval pin` writes "
-        "(docs/pins.md)"
+        "(docs/how-to/pins.md)"
     }
 
     study: Slug = Field(description="Name of the study; results go to `<results_dir>/<study>/`.")
@@ -112,7 +112,7 @@ class Study(Entry):
     figures: list[AnyFigure] | None = Field(
         None,
         description="The figures to draw; changing it only redraws figures. Default: a heatmap and histograms of all "
-        "cells, and those other kinds that the study has data for (docs/figures.md).",
+        "cells, and those other kinds that the study has data for (docs/reference/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     equivalence_margin: Number | None = Field(
@@ -121,13 +121,13 @@ class Study(Entry):
         lt=1,
         description="Difference of refusal rates, a share such as `0.05`, that no longer matters. Comparisons are then "
         "tested for equivalence and non-inferiority, and the table `refusal` prints in bold all rates shown to be no "
-        "worse than the best (docs/comparisons.md). Choose it before you look at results.",
+        "worse than the best (docs/reference/comparisons.md). Choose it before you look at results.",
     )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
     )
     plugins: list[FilePath] = Field(
-        [], description="Python files with your own kinds, relative to this file (docs/extending.md)."
+        [], description="Python files with your own kinds, relative to this file (docs/how-to/extending.md)."
     )
     results_dir: OutputFolder = Field("results", description="Folder of the results, relative to where snakemake runs.")
     store_dir: OutputFolder = Field("results/store", description="Folder of the store, which studies share.")

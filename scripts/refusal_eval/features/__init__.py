@@ -1,4 +1,7 @@
-"""Features: a folder for each thing that is shown of a study, with all that belongs to it (docs/extending.md)."""
+"""Features: a folder for each thing that is shown of a study, with all that belongs to it.
+
+See docs/how-to/extending.md.
+"""
 
 import importlib
 

@@ -58,7 +58,9 @@ class FirstTokens(Entry):
 
 
 class FirstTokenJudge(SoftJudge, TemplatedJudge):
-    """The probability with which a model begins its reply to the prompt with one of these tokens (docs/judges).
+    """The probability with which a model begins its reply to the prompt with one of these tokens.
+
+    See docs/reference/judges.md.
 
     It reads the prompt and no answer: what the model is about to do. It is made for models that were trained to begin
     with a refusal token (arXiv 2412.06748); with others it is a probe. The paper puts its threshold on softmax(logits /

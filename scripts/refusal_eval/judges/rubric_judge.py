@@ -47,8 +47,8 @@ class RubricJudge(TemplatedJudge):
 
     rubric: FilePath = Field(
         description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
-        "no answer can write, must stand before and after `{{ answer }}`; docs/judges has a skeleton. What it sets as "
-        "`policy` is sent as system message."
+        "no answer can write, must stand before and after `{{ answer }}`; docs/reference/judges.md has a skeleton. "
+        "What it sets as `policy` is sent as system message."
     )
 
     def files(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Battles: what refusals cost where people choose between two answers (docs/arena.md)."""
+"""Battles: what refusals cost where people choose between two answers (docs/reference/battles.md)."""
 
 CATALOGUE = ["datasets/chatbot_arena.yaml"]
 SPLIT_KEYS = {"battles": "battles_keys:BattlesKeys"}

@@ -12,7 +12,7 @@ from refusal_eval.config.shapes import Entry, Text
 
 class Battles(Entry):
     """Two published answers to each prompt, and which of them was preferred. A model with `recorded: battles` has them
-    as its answers (docs/arena.md). Only battles of one question with one answer each are used.
+    as its answers (docs/reference/battles.md). Only battles of one question with one answer each are used.
     """
 
     answers: list[Text] = Field(

@@ -15,7 +15,7 @@ def battles_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         if model.recorded != IN_ROWS:
             continue
         if without:
-            why = f"takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
+            why = f"takes the answers from the splits, and `{without[0]}` has no `battles` (docs/reference/battles.md)"
             yield ("models", name, "recorded"), f"`{IN_ROWS}` {why}"
         if model.reasoning is not None:
             yield ("models", name, "reasoning"), "answers of battles are taken whole; leave it out"

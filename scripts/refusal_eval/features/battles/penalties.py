@@ -40,7 +40,7 @@ LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one c
 
 
 def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list[Estimate]:
-    """Return all estimates of the battles of a scored cell; docs/arena.md says what each is.
+    """Return all estimates of the battles of a scored cell; docs/reference/battles.md says what each is.
 
     `parameter` is the class of an answer: a label, or `label: kind` where the judge tells kinds. Intervals take prompts
     as independent, and pairs of models too where there are enough; the wider one counts.

@@ -1,4 +1,4 @@
-"""Comparisons of models, and of judges, on the same prompts (docs/comparisons.md)."""
+"""Comparisons of models, and of judges, on the same prompts (docs/reference/comparisons.md)."""
 
 STUDY_KEYS = {"comparisons": "comparisons_keys:ComparisonsKeys"}
 CHECKS = {"comparisons": "comparison_mistakes:comparison_mistakes"}

@@ -15,8 +15,9 @@ class ComparisonsKeys(FeatureKeys):
 
     comparisons: list[ComparisonFamily] | None = Field(
         None,
-        description="Families of comparisons on the same prompts, each corrected separately (docs/comparisons.md). "
-        "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
+        description="Families of comparisons on the same prompts, each corrected separately "
+        "(docs/reference/comparisons.md). Default: all pairs of up to ten models under the primary judge. An empty "
+        "list compares nothing.",
     )
     p_values: Literal["exact", "mid"] = Field(
         "exact",

@@ -7,7 +7,7 @@ from refusal_eval.config.shapes import Entry, FilePath
 
 
 class Corrected(Entry):
-    """Rates corrected for the judge's errors (docs/corrected_rates.md). Changing it runs no GPU job."""
+    """Rates corrected for the judge's errors (docs/reference/corrected_rates.md). Changing it runs no GPU job."""
 
     labels: FilePath = Field(
         description="JSON Lines with human labels on this study's answers, as `refusal-eval audit read` writes "

@@ -1,4 +1,4 @@
-"""Judge cards: how well each judge agrees with gold (docs/agreement.md)."""
+"""Judge cards: how well each judge agrees with gold (docs/reference/agreement.md)."""
 
 TABLES = {"judges": "judge_cards_table:JudgesTable", "judge_cards": "judge_cards_table:JudgeCardsTable"}
 FIGURES = {"calibration": "calibration_figure:CalibrationFigure"}

@@ -1,4 +1,7 @@
-"""Judges among each other: whether they say the same of answers, and what that changes (docs/agreement.md)."""
+"""Judges among each other: whether they say the same of answers, and what that changes.
+
+See docs/reference/agreement.md.
+"""
 
 ANALYSES = {"judge_agreement": "judge_agreement_analysis:JudgeAgreementAnalysis"}
 TABLES = {

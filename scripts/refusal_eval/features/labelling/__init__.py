@@ -1,3 +1,6 @@
-"""The labelling kit: a sample of answers for people to label, and their labels on the way back (docs/labelling.md)."""
+"""The labelling kit: a sample of answers for people to label, and their labels on the way back.
+
+See docs/how-to/human_labels.md.
+"""
 
 VERBS = {"audit": "audit_verb:AuditVerb"}

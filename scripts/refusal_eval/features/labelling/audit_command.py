@@ -32,7 +32,7 @@ command = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="People label a sample of a study's answers: draw it, and read their labels back (docs/labelling.md).",
+    help="People label a sample of a study's answers: draw it, read their labels back (docs/how-to/human_labels.md).",
 )
 
 
@@ -56,7 +56,7 @@ def draw_audit(
     """Draw a sample of a finished study's answers for people to label.
 
     It writes results/STUDY/audit/: a page and a sheet for each rater under raters/, and the design and the sample,
-    which are not for raters. Same study, same arguments: same bytes. docs/labelling.md explains how to
+    which are not for raters. Same study, same arguments: same bytes. docs/how-to/human_labels.md explains how to
     use it and what the numbers mean. The files hold prompts and answers: do not publish them.
     """
     if language not in LANGUAGES:
@@ -91,8 +91,8 @@ def read_labels(
     FILES are what came back from the raters: JSON or CSV that the pages exported, or filled sheets. In
     results/STUDY/audit/ it writes labels.jsonl (a row for each labelled answer, with its probability), gold.jsonl with
     gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: write
-    refusal, partial or compliance into its column `adjudicated` and run this again. docs/labelling.md says how rows in
-    dispute or without a label are treated.
+    refusal, partial or compliance into its column `adjudicated` and run this again. docs/how-to/human_labels.md says
+    how rows in dispute or without a label are treated.
     """
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")

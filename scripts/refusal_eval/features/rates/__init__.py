@@ -1,4 +1,4 @@
-"""Rates: how often models refuse, and what their answers are (docs/statistics.md)."""
+"""Rates: how often models refuse, and what their answers are (docs/reference/statistics.md)."""
 
 TABLES = {
     "refusal": "rate_tables:RefusalTable",

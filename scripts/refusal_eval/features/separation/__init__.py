@@ -1,4 +1,7 @@
-"""Separation: how far apart two groups of prompts lie in activations, layer by layer, with AQI (docs/steering.md)."""
+"""Separation: how far apart two groups of prompts lie in activations, layer by layer, with AQI.
+
+See docs/reference/steering.md.
+"""
 
 RULES = ["separation"]
 FILES = {"separation": "separation_files:SEPARATION", "aqi": "separation_files:AQI"}

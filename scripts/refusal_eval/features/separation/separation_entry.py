@@ -9,7 +9,7 @@ from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 
 
 class Aqi(Entry):
-    """Composites of AQI as its code computes them, for comparison with its tables (docs/steering.md)."""
+    """Composites of AQI as its code computes them, for comparison with its tables (docs/reference/steering.md)."""
 
     gamma: Number = Field(0.5, ge=0, le=1, description="Weight of the first of a composite's two indices.")
     perplexity: Number | None = Field(
@@ -22,7 +22,10 @@ class Aqi(Entry):
 
 
 class Separation(Entry):
-    """How far apart two groups of prompts lie in the activations of models, layer by layer (docs/steering.md)."""
+    """How far apart two groups of prompts lie in the activations of models, layer by layer.
+
+    See docs/reference/steering.md.
+    """
 
     name: Slug = Field(description="Names its file, `separation/NAME.csv`.")
     models: list[Slug] = Field(min_length=1, description="Models of the study, such as a base and its fine-tune.")

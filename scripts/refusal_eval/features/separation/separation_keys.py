@@ -16,5 +16,5 @@ class SeparationKeys(FeatureKeys):
     separation: list[Separation] = Field(
         [],
         description="How far apart two groups of prompts lie in the activations of models, layer by layer "
-        "(docs/steering.md).",
+        "(docs/reference/steering.md).",
     )

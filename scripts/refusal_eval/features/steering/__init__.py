@@ -1,4 +1,4 @@
-"""Steering: directions in activations, and models with an intervention along them (docs/steering.md)."""
+"""Steering: directions in activations, and models with an intervention along them (docs/reference/steering.md)."""
 
 RULES = ["directions", "interventions"]
 FILES = {

@@ -24,7 +24,10 @@ class Ridge(Entry):
 
 
 class Direction(Entry):
-    """A vector per layer, from the negative to the positive prompts of a model's activations (docs/steering.md)."""
+    """A vector per layer, from the negative to the positive prompts of a model's activations.
+
+    See docs/reference/steering.md.
+    """
 
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
     model: Slug = Field(description="Model of the study whose activations are used.")

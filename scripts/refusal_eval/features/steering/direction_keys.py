@@ -11,7 +11,9 @@ class DirectionKeys(FeatureKeys):
     """Which directions a study fits."""
 
     directions: list[Slug] = Field(
-        [], description="Directions of the catalogue, fitted on activations of this study's models (docs/steering.md)."
+        [],
+        description="Directions of the catalogue, fitted on activations of this study's models "
+        "(docs/reference/steering.md).",
     )
 
 

@@ -70,7 +70,8 @@ class DoseResponseFigure(OfModels):
         found = self.shown(study).curves
         if not found:
             message = f"`dose_response` needs models of mode `{self.mode}` that differ in `scale` and in nothing else"
-            yield ("kind",), f"{message}, or one of them and the same without its intervention (docs/interventions.md)"
+            why = f"{message}, or one of them and the same without its intervention (docs/how-to/steering.md)"
+            yield ("kind",), why
         elif len(found) > MOST_CURVES:
             message = f"a panel shows at most {MOST_CURVES} curves, and there are {len(found)}"
             yield ("kind",), f"{message}: name fewer under `models`"

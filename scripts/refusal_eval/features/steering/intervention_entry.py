@@ -59,7 +59,7 @@ class BestLayers(Entry):
 
 
 class Intervention(Entry):
-    """What is done to the residual stream along a direction while the model runs (docs/interventions.md).
+    """What is done to the residual stream along a direction while the model runs (docs/how-to/steering.md).
 
     Attributes:
         signed: whether a random direction has a sign: what it moves tokens towards lies on one side.

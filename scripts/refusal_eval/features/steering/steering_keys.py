@@ -19,13 +19,13 @@ class SteeringKeys(FeatureKeys):
 
     intervention: AnyIntervention | None = Field(
         None,
-        description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
+        description="Change of the residual stream while it runs: steering (docs/how-to/steering.md). In the request "
         "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
     )
     sweep: Sweep | None = Field(
         None,
         description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
-        "names it has them all (docs/interventions.md).",
+        "names it has them all (docs/how-to/steering.md).",
     )
 
     @classmethod

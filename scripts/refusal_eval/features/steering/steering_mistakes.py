@@ -103,7 +103,7 @@ def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
     yield (
         "the study has no control for it: the same model and `intervention`, at the same or a larger `scale`, along a "
         f"direction that differs only in `method: random` and `of`, here {methods}. Without one, any vector of that "
-        "length might do the same; add one (docs/interventions.md)"
+        "length might do the same; add one (docs/how-to/steering.md)"
     )
 
 

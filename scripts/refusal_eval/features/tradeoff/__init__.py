@@ -1,4 +1,4 @@
-"""Over-refusal against safety, by model, contrast pair, topic and language (docs/tradeoff.md)."""
+"""Over-refusal against safety, by model, contrast pair, topic and language (docs/reference/tradeoff.md)."""
 
 ANALYSES = {"tradeoff": "tradeoff_analysis:TradeOffAnalysis"}
 TABLES = {"tradeoff": "tradeoff_table:TradeOffTable"}

@@ -2,8 +2,8 @@
 
 Prompts are independent, and models and judges are those of the study, so that no integral runs over more than the few
 random effects of one prompt: they are summed over a fine grid. What libraries have for such models is approximate where
-prompts have few verdicts (docs/statistics.md has figures): mean-field variational Bayes (statsmodels) finds half
-of the standard deviation of prompt x model or less, and its standard errors are too small.
+prompts have few verdicts (docs/reference/statistics.md has figures): mean-field variational Bayes (statsmodels) finds
+half of the standard deviation of prompt x model or less, and its standard errors are too small.
 """
 
 import logging

@@ -11,6 +11,6 @@ class VariationKeys(FeatureKeys):
     mixed_model: bool = Field(
         False,
         description="Fit a crossed logistic mixed model to each split: how much of the variation of verdicts is due to "
-        "models, prompts, judges and sampling (docs/statistics.md). Takes minutes for 50,000 answers and two judges; "
-        "needs two samples.",
+        "models, prompts, judges and sampling (docs/reference/statistics.md). Takes minutes for 50,000 answers and two "
+        "judges; needs two samples.",
     )

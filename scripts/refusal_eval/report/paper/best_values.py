@@ -5,8 +5,8 @@ varies, there is none. If the study names a margin, also in bold are all rates t
 that margin (`rate_difference_noninferiority_p`), unless answers without a verdict could bring the difference beyond it
 (`margin_open`) or the test rests on few clusters (`few_clusters`). Without a margin they are those that are not
 distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
-docs/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none that rests on enough
-clusters, their intervals overlap. That a difference was not found does not show that there is none.
+docs/reference/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none that rests
+on enough clusters, their intervals overlap. That a difference was not found does not show that there is none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -2,7 +2,7 @@
 the files of that name in the folders of features.
 
 Made of the same: a study's data dictionary (results_table/dictionary.md) and the page of all estimands
-(docs/estimands.md).
+(docs/reference/estimands.md).
 """
 
 import functools

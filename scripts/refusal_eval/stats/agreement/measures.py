@@ -95,8 +95,8 @@ def measure_interval(
 
     A bootstrap cannot draw errors that the rows lack altogether. So where one class of people is read alike without one
     exception, or never, the interval reaches at least as far as the unseen ones that the class's number of clusters
-    allows (Clopper-Pearson's argument at 0). docs/agreement.md has the formulas. Of two raters neither of whom is the
-    truth both are a side: their order changes nothing for a measure such as kappa.
+    allows (Clopper-Pearson's argument at 0). docs/reference/agreement.md has the formulas. Of two raters neither of
+    whom is the truth both are a side: their order changes nothing for a measure such as kappa.
 
     Args:
         sides: the table of all rows, with the classes of people (for a second side those of the judge) as its rows, and

@@ -98,8 +98,8 @@ def _ece_interval(total: Floats, draws: Floats, clusters: int, level: float) -> 
                                 bins together move by chance, which is what the ECE is when every d_b is 0
         max(0, 2 ECE - q_high)  elsewhere, the basic bootstrap's (Davison & Hinkley 1997, Bootstrap Methods, 5.2)
 
-    with d_b the surplus of bin b, sum of w (p - y) / sum of all w. In the simulations of docs/agreement.md it holds
-    the truth in 93 to 99 %. `total` and `draws` are sums: weights, squares, and the surplus of each bin.
+    with d_b the surplus of bin b, sum of w (p - y) / sum of all w. In the simulations of docs/reference/agreement.md it
+    holds the truth in 93 to 99 %. `total` and `draws` are sums: weights, squares, and the surplus of each bin.
     """
     ece, high = float(_ece(total)), percentiles(_ece(draws), clusters, level)[1]
     moved = np.abs(draws[:, 2:] / draws[:, :1] - total[2:] / total[0]).sum(axis=-1)

@@ -39,7 +39,7 @@ Array = NDArray[Any]
 
 
 def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
-    """Return all estimates of a cell; the docs (docs/statistics.md) say what each name means.
+    """Return all estimates of a cell; the docs (docs/reference/statistics.md) say what each name means.
 
     Args:
         units: a whole cell, of `units.read_units`.

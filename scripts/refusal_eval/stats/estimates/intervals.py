@@ -128,7 +128,7 @@ def cluster_wilson_between(
 
     Values between 0 and 1 vary at most as much around their mean as yes and no do, so that n_eff is the number of
     answers that would vary so for them, too; it may be more than there are, where values lie in the middle (partial
-    refusals). A percentile bootstrap is too narrow near the limits (docs/statistics.md).
+    refusals). A percentile bootstrap is too narrow near the limits (docs/reference/statistics.md).
 
     Raises:
         ValueError: for values outside the limits, and as `cluster_wilson` does.
@@ -267,9 +267,9 @@ def _variance(clusters: _Clusters) -> tuple[float, Floats]:
         V_2 = sum of h_c^2 (b + w / n_c),    V = V_1 + max(0, V_2 - V_1) / 10
 
     with w the variance of values within clusters and b = sum of (mean of c - p)^2 / (G - 1) - w * mean of 1 / n_c that
-    between them. For clusters of one size V_1 = V_2 = G / (G - 1) * sum of u_c^2. In simulations (docs/statistics.md)
-    V lifted 300 clusters of log-normal sizes (rate .02, intra-cluster correlation .8) from .88 to .96, and widened
-    intervals by a twentieth.
+    between them. For clusters of one size V_1 = V_2 = G / (G - 1) * sum of u_c^2. In simulations
+    (docs/reference/statistics.md) V lifted 300 clusters of log-normal sizes (rate .02, intra-cluster correlation .8)
+    from .88 to .96, and widened intervals by a twentieth.
     """
     sums, sizes, within = clusters
     groups, n = len(sums), float(sizes.sum())

@@ -50,7 +50,7 @@ def command(
     config, file = load_config(study, directory)
     asked = Study(config | {"batch": BATCH})
     if not asked.gold:
-        raise UserError(f"{file} names no `gold`, on which judges are measured (docs/gold.md has what there is)")
+        raise UserError(f"{file} names no `gold`, on which judges are measured (docs/reference/gold.md lists them)")
     results = Path(asked.paths.results)
     cards = [results / "judge_cards" / judge / f"{gold}.json" for judge in asked.judges for gold in asked.gold]
     run = [*snakemake_command(file, ROOT, {"batch": BATCH}), "--cores", str(cores), *shlex.split(options)]

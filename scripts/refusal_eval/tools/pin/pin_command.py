@@ -30,7 +30,7 @@ def command(
 
     The lock file is next to the study, `my_study.lock.yaml`. If an entry of the catalogue names no commit (`revision:
     null`), the lock file's counts; fetched files are compared with it. Commits that entries name must exist, and your
-    token must be able to read them. Only files of `url` sources are downloaded. docs/pins.md says more.
+    token must be able to read them. Only files of `url` sources are downloaded. docs/how-to/pins.md says more.
 
     Exit code: 0 all is well; 1 something failed (then nothing is written), or --check found differences.
     """

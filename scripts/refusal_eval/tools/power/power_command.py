@@ -19,7 +19,7 @@ ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correla
 ASSUMED |= {"prompts_per_cluster": 1.0, "evenness": 1.0}
 SIZES = (50, 100, 200, 400, 800)
 SAMPLES = (1, 3, 5, 10)
-FEW_CLUSTERS = 50  # below, the approximation promises more than the test holds (docs/comparisons.md)
+FEW_CLUSTERS = 50  # below, the approximation promises more than the test holds (docs/reference/comparisons.md)
 NAMES = {
     "clusters": "clusters of prompts",
     "prompts_per_cluster": "prompts per cluster",
@@ -69,7 +69,7 @@ def command(
 
     Give the design (--clusters, --samples, --rate, --prompt-correlation, ...), or a pilot run to take it from (--pilot
     results/demo --split NAME --models A B); numbers that you give override the pilot's. It is a normal approximation;
-    docs/comparisons.md shows how close it comes to the test.
+    docs/reference/comparisons.md shows how close it comes to the test.
     """
     given: Numbers = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
     given |= {"evenness": None if prompts_per_cluster is None else 1.0}
