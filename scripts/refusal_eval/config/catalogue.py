@@ -99,6 +99,22 @@ class Catalogue:
             return None
         return f"there is no {word} `{name}` in the catalogue" + nearest(name, self.written[section])
 
+    def engines_of(self, repo: str) -> list[str]:
+        """Return the engines with the weights of a repository on the hub."""
+        return [
+            name
+            for name, engine in self.valid["engines"].items()
+            if (weights := getattr(engine, "weights", None)) is not None
+            and str(getattr(weights, "repo", "")).lower() == repo.lower()
+        ]
+
+    def models_of(self, repo: str) -> list[str]:
+        """Return the models with the weights of a repository on the hub, those as they were published first."""
+        engines = self.engines_of(repo)
+        found = [name for name, model in self.valid["models"].items() if model.engine in engines]
+        plain = {"engine", "label", "sampling", "reasoning", "unverified", "template_options", "date"}
+        return sorted(found, key=lambda name: not self.valid["models"][name].model_fields_set <= plain)
+
     def may_be(self, section: str, name: str) -> bool:
         """Tell whether an entry of this name may be in what has mistakes."""
         return not self.complete or (section == "models" and any(name.startswith(f"{x}.") for x in self.broken_sweeps))

@@ -59,7 +59,8 @@ TEMPLATE_HELP = (
 )
 
 
-def _wrong_with_model_folder(path: str, names: Collection[str]) -> Iterator[str]:
+def wrong_with_model_folder(path: str, names: Collection[str]) -> Iterator[str]:
+    """Yield what a folder with files of these names lacks to be a model's."""
     if "config.json" not in names:
         yield f"{path} has no config.json: it is not a model folder"
     if not any(name.endswith(".safetensors") for name in names):
@@ -103,7 +104,7 @@ ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
-ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=_wrong_with_model_folder)]
+ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=wrong_with_model_folder)]
 AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(IN_ROWS,))]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
