@@ -91,7 +91,7 @@ def _unknown(verb: str, known: Sequence[str]) -> str:
         )
     close = nearest_name(verb, known)
     hint = f"; did you mean `{close}`?" if close else "."
-    return f"there is no verb `{verb}`{hint} `refusal-eval --help` lists all; {RUNS}."
+    return f"there is no verb `{verb}`{hint}\n`refusal-eval --help` lists all verbs; {RUNS}."
 
 
 def _plugins_of(words: Sequence[str]) -> tuple[list[str], list[str]]:

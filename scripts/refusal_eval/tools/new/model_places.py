@@ -33,7 +33,7 @@ class Place:
     engine: str = ""  # the catalogue's engine, of a model that has no entry of its own there
     weights: Mapping[str, str] = field(default_factory=dict)  # of an engine that the catalogue has not
     about: Mapping[str, Any] = field(default_factory=dict)  # more keys of such an engine
-    facts: ModelFacts = ModelFacts()
+    facts: ModelFacts = field(default_factory=ModelFacts)
     note: str = ""  # what to say of it
 
 
@@ -161,6 +161,6 @@ def _weights(repo: str, revision: str) -> dict[str, str]:
 
 def _by_hand(repo: str) -> str:
     return (
-        f"With a commit that you know it can be written all the same: `--revision SHA` (the page {repo} on the hub lists "
-        "commits under Files), or name a folder that holds the model"
+        f"If you know its commit, write the study all the same with `--revision SHA` (the files page of {repo} lists "
+        "commits), or name a folder that holds the model"
     )

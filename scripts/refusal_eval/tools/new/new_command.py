@@ -215,7 +215,7 @@ def closing(study: NewStudy, files: tuple[Path, Path], config: Mapping[str, Any]
         "tokens": work["tokens_out"].sum(),
         "hours": costs["device_hours"].sum(),
         "most_hours": costs["most_device_hours"].sum(),
-        "device": {("cpu",): "of this machine's CPU", ("cuda",): "of a GPU"}.get(tuple(kinds), "of the devices"),
+        "device": {"cpu": "of this machine's CPU", "cuda": "of a GPU"}.get("".join(kinds), "of the devices"),
         "activate": shutil.which("snakemake") is None,
         "root": None if here else str(ROOT),
         "file": shlex.quote(file if here else str(files[0])),
@@ -249,8 +249,8 @@ def reasons_off(catalogue: Catalogue, names: Sequence[str]) -> dict[str, str]:
     found = {}
     for section in ("models", "splits", "judges", "gold"):
         for name in names:
-            entry = catalogue.valid[section].get(name)
-            held = catalogue.valid["engines"].get(getattr(entry, "engine", None) or "", entry)
+            entry: Any = catalogue.valid[section].get(name)
+            held: Any = catalogue.valid["engines"].get(getattr(entry, "engine", None) or "", entry)
             if entry is not None and not getattr(held, "enabled", True):
                 terms = f" (terms: {held.terms})" if held.terms else ""
                 reason = f"`{name}` is off by default: {held.reason.rstrip('.')}{terms}."

@@ -13,7 +13,11 @@ def ask_names(question: str, default: Sequence[str]) -> list[str]:
 
 def ask_number(question: str, default: int) -> int:
     """Return a positive number."""
-    return int(typer.prompt(question, default=default, type=typer.IntRange(min=1)))
+    while True:
+        number = int(typer.prompt(question, default=default, type=int))
+        if number >= 1:
+            return number
+        typer.echo("It must be 1 or more.")
 
 
 def ask_whether(question: str) -> bool:
