@@ -12,7 +12,7 @@ LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", 
 # As of generation_config.json; the rest of it is for beams, or a mistake in a study.
 DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 THINK = ("<think>", "</think>")
-SMALL_FILES = ("config.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
+SMALL_FILES: tuple[str, ...] = ("config.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
 SMALL_FILES += ("generation_config.json",)
 GREEDY = 0.02  # up to this temperature every answer to a prompt is the same
 
