@@ -8,6 +8,7 @@ import typer
 
 from refusal_eval.data.hub import token_is_set
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
+from refusal_eval.program.terminal import show
 from refusal_eval.tools.plan.disk_use import disk_needs, disks, read_free
 from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
@@ -35,7 +36,10 @@ def command(
     config, file = load_config(study, directory, open_pins=True)
     plan = plan_study(config, file, ROOT, gpus)
     values = plan_values(plan)
-    typer.echo(json.dumps(values, indent=2) if as_json else plan_page(plan, values, str(study), every))
+    if as_json:
+        typer.echo(json.dumps(values, indent=2))
+    else:
+        show(plan_page(plan, values, str(study), every))
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
