@@ -27,7 +27,10 @@ FORMS = {
     (
         SLUG := r"^[a-z0-9][a-z0-9._-]{0,99}$"
     ): "a name: at most 100 lower-case letters, digits and `.` `_` `-`, a letter or digit first",
-    (COMMIT := r"^[0-9a-f]{40}$"): "a full commit hash (40 hex digits); branches and tags can move",
+    (COMMIT := r"^[0-9a-f]{40}$"): (
+        "a full commit hash (40 hex digits); branches and tags can move. Write `revision: null` and run "
+        "`refusal-eval pin` on the study: it finds today's commit"
+    ),
     (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
     (

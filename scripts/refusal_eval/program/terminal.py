@@ -10,7 +10,7 @@ RED, YELLOW, GREEN, BOLD, END = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "
 STATES = {"FAIL": RED, "WARN": YELLOW, "ok": GREEN}
 STATE = re.compile(r"^(FAIL|WARN|ok)(?= )", re.MULTILINE)
 # `WHAT RUNS   cells ...`, `LICENCES (as ...)`, and sentences that announce what is below them.
-HEADING = re.compile(r"^(?:[A-Z]{4,}(?: [A-Z]+)*(?= {2}|$| \()|[A-Z][^\n]{3,90}:$)", re.MULTILINE)
+HEADING = re.compile(r"^(?!FAIL|WARN)(?:[A-Z]{4,}(?: [A-Z]+)*(?= {2}|$| \()|[A-Z][^\n]{3,90}:$)", re.MULTILINE)
 
 
 def has_colours(stream: TextIO, variables: Mapping[str, str] = os.environ) -> bool:

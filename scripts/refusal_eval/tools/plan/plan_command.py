@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
+
+LOG = logging.getLogger(__name__)
 
 
 def command(
@@ -33,7 +36,7 @@ def command(
     Requests that the store has are left out if an earlier run's request files exist and are still valid. If the study,
     or a file that it reads, has changed since, requests are estimated, and the page says so.
     """
-    config, file = load_config(study, directory, open_pins=True)
+    config, file = load_config(study, directory, open_pins=True, warn=LOG.warning)
     plan = plan_study(config, file, ROOT, gpus)
     values = plan_values(plan)
     if as_json:
