@@ -1,6 +1,5 @@
 """What a finished run says last: the refusal rates of its study, and what to do next."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def rates_table(study: Study, rates: list[Estimate]) -> Table:
 def next_steps(study: Study, study_file: str | None) -> list[str]:
     """Return where the rest is, and the command for a page of it."""
     results = shown_path(study.paths.results)
-    named = f" --configfile {study_file if os.path.isabs(study_file) else shown_path(study_file)}" if study_file else ""
+    named = f" --configfile {shown_path(study_file)}" if study_file else ""
     return [
         *fill_lines(
             [
