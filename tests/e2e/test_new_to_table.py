@@ -1,7 +1,6 @@
-"""A new user's way: `refusal-eval new` on a local model folder, then Snakemake, to a finished table; no file is edited."""
+"""A new user's way: `refusal-eval new` on a local model folder, then Snakemake, to a finished table."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +8,14 @@ from pathlib import Path
 import pytest
 from program import refusal_eval
 from project import ROOT
-from real import real_project
+from real import first_layers, real_project
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_from_a_model_folder_to_a_finished_table(tmp_path: Path) -> None:
-    project = real_project(tmp_path / "weights")
-    project.snakemake("--until", "weights")
-    found = next((ROOT / ".cache" / "weights").glob("*/model/model.safetensors"))
-    shutil.copytree(found.parent, tmp_path / "my-finetune")
+    first_layers(real_project(tmp_path / "project"), tmp_path / "my-finetune", layers=4)
+    (tmp_path / ".cache").symlink_to(ROOT / ".cache")  # downloads are shared with all tests, and with the demo
     arguments = ["--model", "my-finetune", "--against", "smollm2-plain", "--splits", "should_decline"]
     made = refusal_eval("new", *arguments, "--samples", "1", "--max-tokens", "8", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
