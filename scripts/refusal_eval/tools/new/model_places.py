@@ -23,7 +23,7 @@ IN_THE_HUBS_CACHE = re.compile(r"models--(.+?)--(.+)")
 
 
 @dataclass(frozen=True)
-class Place:
+class ChosenModel:
     """A model that a user named, and where it is."""
 
     word: str  # as the user wrote it
@@ -37,7 +37,7 @@ class Place:
     note: str = ""  # what to say of it
 
 
-def place_of(word: str, catalogue: Catalogue, revision: str | None, cache: str) -> Place:
+def place_of(word: str, catalogue: Catalogue, revision: str | None, cache: str) -> ChosenModel:
     """Return where a model is.
 
     Args:
@@ -50,7 +50,7 @@ def place_of(word: str, catalogue: Catalogue, revision: str | None, cache: str) 
         UserError: if it is nowhere, or cannot be used.
     """
     if word in catalogue.valid["models"]:
-        return Place(word, word, in_catalogue=True)
+        return ChosenModel(word, word, in_catalogue=True)
     if os.path.isdir(folder := os.path.expanduser(word)):
         return _in_folder(word, Path(folder))
     if re.fullmatch(REPO, word) and not os.path.lexists(folder):
@@ -65,7 +65,7 @@ def place_of(word: str, catalogue: Catalogue, revision: str | None, cache: str) 
     )
 
 
-def _in_folder(word: str, folder: Path) -> Place:
+def _in_folder(word: str, folder: Path) -> ChosenModel:
     names = os.listdir(folder)
     if "adapter_config.json" in names and "config.json" not in names:
         raise UserError(
@@ -78,7 +78,7 @@ def _in_folder(word: str, folder: Path) -> Place:
     weights = sum((folder / name).stat().st_size for name in names if name.endswith(".safetensors"))
     label, facts = name_of_folder(folder), facts_of(files, weights)
     said = "" if facts.has_template else "it has no chat template, so prompts are sent as they are (`template: none`)"
-    return Place(
+    return ChosenModel(
         word, slug(label), label, weights={"kind": "folder", "path": str(folder.absolute())}, facts=facts, note=said
     )
 
@@ -93,18 +93,18 @@ def name_of_folder(folder: Path) -> str:
     return "-".join(parts[-2:]) if NOT_A_NAME.fullmatch(last.lower()) and len(parts) > 2 else last
 
 
-def _known_repository(repo: str, catalogue: Catalogue) -> Place | None:
+def _known_repository(repo: str, catalogue: Catalogue) -> ChosenModel | None:
     """Return the catalogue's model with the weights of a repository, or its engine."""
     if names := catalogue.models_of(repo):
         more = f"; it also has {', '.join(names[1:])}" if names[1:] else ""
-        return Place(repo, names[0], in_catalogue=True, note=f"the catalogue has {repo} as `{names[0]}`{more}")
+        return ChosenModel(repo, names[0], in_catalogue=True, note=f"the catalogue has {repo} as `{names[0]}`{more}")
     if engines := catalogue.engines_of(repo):
         name, label = slug(repo.partition("/")[2]), repo.partition("/")[2]
-        return Place(repo, name, label, engine=engines[0], note=f"the catalogue has its engine `{engines[0]}`")
+        return ChosenModel(repo, name, label, engine=engines[0], note=f"the catalogue has its engine `{engines[0]}`")
     return None
 
 
-def _on_hub(repo: str, revision: str | None, cache: str) -> Place:
+def _on_hub(repo: str, revision: str | None, cache: str) -> ChosenModel:
     """Return a repository at a commit, with what its small files say.
 
     Raises:
@@ -124,13 +124,13 @@ def _on_hub(repo: str, revision: str | None, cache: str) -> Place:
         if revision is None:
             raise UserError(f"{error}. {_by_hand(repo)}") from error
         note = "the hub does not answer, so nothing is known of it but the commit"
-        return Place(repo, slug(label), label, weights=_weights(repo, revision), note=note)
+        return ChosenModel(repo, slug(label), label, weights=_weights(repo, revision), note=note)
     except UserError as error:
         raise UserError(f"{error}. {_by_hand(repo)}" if "gated" in str(error) else str(error)) from error
     about: dict[str, Any] = {"licence": licence_tag(info), "weights_gb": round(facts.weights / 1e9, 2) or None}
     about |= {"gated": True, "terms": asked.page} if info.gated else {}
     note = f"pinned at {str(info.sha)[:12]}, licence: {about['licence'] or 'none stated'}"
-    return Place(
+    return ChosenModel(
         *(repo, slug(label), label),
         weights=_weights(repo, str(info.sha)),
         about={key: value for key, value in about.items() if value is not None},

@@ -23,7 +23,7 @@ from refusal_eval.core.memory import main_memory
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.engine_environment import built_for
-from refusal_eval.tools.new.model_places import Place, place_of
+from refusal_eval.tools.new.model_places import ChosenModel, place_of
 from refusal_eval.tools.new.questions import ask_names, ask_number, ask_whether
 from refusal_eval.tools.new.study_files import (
     NewStudy,
@@ -123,7 +123,7 @@ def chosen(
     cache = str(ROOT / ".cache")
     open_questions = asks and not model
 
-    def places(words: Sequence[str]) -> list[Place]:
+    def places(words: Sequence[str]) -> list[ChosenModel]:
         return [place_of(word, catalogue, revision, cache) for word in words]
 
     if not model and not asks:
@@ -263,7 +263,7 @@ def _listed(words: Names) -> list[str]:
     return [name for word in words or () for name in word.replace(",", " ").split()]
 
 
-def _refuse_twice(places: Sequence[Place]) -> None:
+def _refuse_twice(places: Sequence[ChosenModel]) -> None:
     sources = [dict(place.weights) or place.name for place in places]
     for number, place in enumerate(places):
         if sources.index(sources[number]) != number:

@@ -11,7 +11,7 @@ from typing import Any
 
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.tools.new.model_facts import THINK, slug
-from refusal_eval.tools.new.model_places import Place
+from refusal_eval.tools.new.model_places import ChosenModel
 
 MAX_TOKENS, MAX_TOKENS_REASONED = 512, 4096
 LEAST_LENGTH = 4096  # prompt and answer
@@ -27,8 +27,8 @@ class NewStudy:
     """What a user chose."""
 
     name: str
-    models: Sequence[Place]
-    against: Sequence[Place]
+    models: Sequence[ChosenModel]
+    against: Sequence[ChosenModel]
     splits: Sequence[str]
     judges: Sequence[str]
     gold: Sequence[str]
@@ -40,7 +40,7 @@ class NewStudy:
     compares: bool = True  # whether a study has comparisons
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ChosenModel]:
         """All models, those to compare with last."""
         return [*self.models, *self.against]
 
@@ -88,7 +88,7 @@ def entries_text(study: NewStudy, study_file: str, reference: Reference | None, 
     return _render("entries.yaml.j2", values)
 
 
-def drawing(own: Sequence[Place], study: NewStudy, reference: Reference | None) -> tuple[dict[str, Any], str]:
+def drawing(own: Sequence[ChosenModel], study: NewStudy, reference: Reference | None) -> tuple[dict[str, Any], str]:
     """Return the sampling that all new models of a study share, and where it is from, in words."""
     said = next((place for place in own if place.facts.sampling), None)
     if reference is not None:
@@ -106,7 +106,7 @@ def drawing(own: Sequence[Place], study: NewStudy, reference: Reference | None) 
 
 
 def engine_values(
-    place: Place, max_tokens: int, reference: Reference | None, cpu_memory: int | None, folder: Path
+    place: ChosenModel, max_tokens: int, reference: Reference | None, cpu_memory: int | None, folder: Path
 ) -> dict[str, Any]:
     """Return the keys of an engine's entry."""
     weights = dict(place.weights)
@@ -123,7 +123,7 @@ def engine_values(
     return values | dict(place.about)
 
 
-def model_values(place: Place, sampling: Mapping[str, Any], engine: Mapping[str, Any] | None) -> dict[str, Any]:
+def model_values(place: ChosenModel, sampling: Mapping[str, Any], engine: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the keys of a model's entry."""
     own = dict(sampling)
     if engine is not None and own["max_tokens"] >= engine["max_model_len"]:
@@ -136,25 +136,29 @@ def model_values(place: Place, sampling: Mapping[str, Any], engine: Mapping[str,
     return values | {"sampling": own}
 
 
-def own_names(places: Sequence[Place], taken: Mapping[str, str]) -> list[Place]:
+def own_names(places: Sequence[ChosenModel], taken: Mapping[str, str]) -> list[ChosenModel]:
     """Return the places with names and labels that no other has.
 
     Args:
         taken: the labels of the catalogue's models, by name.
     """
-    names, labels, found = set(taken), {taken[place.name] for place in places if place.in_catalogue}, list[Place]()
+    names, labels, found = (
+        set(taken),
+        {taken[place.name] for place in places if place.in_catalogue},
+        list[ChosenModel](),
+    )
     for place in places:
         if not place.in_catalogue:
             name = next(name for name in _numbered(place.name, "-") if name not in names)
             label = next(label for label in _numbered(place.label, " ") if label not in labels)
-            place = Place(**{**vars(place), "name": name, "label": label})
+            place = ChosenModel(**{**vars(place), "name": name, "label": label})
             names.add(name)
             labels.add(label)
         found.append(place)
     return found
 
 
-def study_name(places: Sequence[Place]) -> str:
+def study_name(places: Sequence[ChosenModel]) -> str:
     """Return what to call a study of these models."""
     return slug(places[0].name)
 
