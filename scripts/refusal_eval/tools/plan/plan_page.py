@@ -124,19 +124,19 @@ def _disk(needs: pd.DataFrame) -> pd.DataFrame:
 
 def _cost_texts(costs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     found = {
-        name: _column(costs[name], "hours" if "hours" in name else "tokens" if "tokens" in name else "")
+        name: column_texts(costs[name], "hours" if "hours" in name else "tokens" if "tokens" in name else "")
         for name in columns
     }
     return pd.DataFrame(found).rename(columns=TITLES)
 
 
-def _column(counts: "pd.Series[float]", what: str) -> "pd.Series[str]":
+def column_texts(counts: "pd.Series[float]", what: str) -> "pd.Series[str]":
     """Return numbers as text, all of a column in one unit and with the same digits."""
     largest = counts.max() if len(counts) else 0.0
     if what == "hours":
         return counts.map(("{:,.1f}" if largest >= 10 else "{:,.2f}").format)
     if what == "tokens" and largest >= MANY_TOKENS:
-        return counts.map(lambda count: _millions(count))
+        return counts.map(_millions)
     return counts.map("{:,.0f}".format)
 
 

@@ -142,8 +142,7 @@ def page(
         "samples": SAMPLES,
         "table": {n: [smallest(n, k) for k in SAMPLES] for n in sorted({*SIZES, design.clusters})},
         "few": FEW_CLUSTERS,
-        "assumed": "assumed" in source.values(),
-        "piloted": bool(estimates),
+        "assumed": any(source[name] == "assumed" for name in ("prompt_correlation", "model_correlation")),
         "estimates": estimates,
         "pilot_prompts": pilot_prompts,
     }
