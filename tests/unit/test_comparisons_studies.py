@@ -162,9 +162,10 @@ def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
     text = "<script>x</script> | `y` [z](http://x)\n# Title " + "long " * 60
     one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc")}, text=text)
     two = study(tmp_path, "two", {("plain", "harm"): prompts("rr", "cc")}, text=text)
-    main(["compare", str(one), str(two)])
-    out = capsys.readouterr().out
+    main(["compare", str(one), str(two), "--output", str(tmp_path / "page.md")])
+    shown, out = capsys.readouterr().out, (tmp_path / "page.md").read_text()
     assert "<script>" not in out and "\n# Title" not in out and "[z](" not in out and "long " * 40 not in out
+    assert "\n# Title" not in shown and "long " * 40 not in shown
 
 
 @pytest.mark.parametrize(
