@@ -4,6 +4,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+RUNS = "a study runs with `snakemake --cores all --configfile STUDY.yaml`"
+# What users try for what Snakemake does.
+OF_SNAKEMAKE = ("run", "start", "eval", "evaluate", "generate", "execute", "demo")
 PLUGIN = "--plugin"  # before the verb: a Python file that adds verbs; may be repeated
 
 
@@ -17,6 +20,7 @@ def usage() -> str:
         [
             "Usage: refusal-eval VERB ...   (help on a verb: refusal-eval VERB --help)",
             f"       refusal-eval {PLUGIN} FILE.py VERB ...   (with the verbs that a plug-in adds)",
+            f"       refusal-eval --version                  ({RUNS})",
             "",
             *(f"  {name:<{width}}  {does}" for name, does in verbs.items()),
         ]
@@ -67,13 +71,27 @@ def _main(arguments: Sequence[str] | None) -> int:
     if verb in ("-h", "--help"):
         print(usage())
         return 0
-    if verb not in VERBS.names():
-        from refusal_eval.core.hints import nearest
+    if verb == "--version":
+        from refusal_eval.core.version import VERSION
 
-        unknown = f"there is no verb `{verb}`{nearest(verb, VERBS.names())}\n\n" if verb else ""
-        print(unknown + usage(), file=sys.stderr)
+        print(f"refusal-eval {VERSION}")
+        return 0
+    if verb not in VERBS.names():
+        print(_unknown(verb, VERBS.names()) if verb else usage(), file=sys.stderr)
         return 2
     return _run(verb, rest)
+
+
+def _unknown(verb: str, known: Sequence[str]) -> str:
+    from refusal_eval.core.hints import nearest_name
+
+    if verb in OF_SNAKEMAKE:
+        return (
+            f"there is no verb `{verb}`: {RUNS}.\n`refusal-eval new` writes a study; `refusal-eval --help` lists verbs."
+        )
+    close = nearest_name(verb, known)
+    hint = f"; did you mean `{close}`?" if close else "."
+    return f"there is no verb `{verb}`{hint}\n`refusal-eval --help` lists all verbs; {RUNS}."
 
 
 def _plugins_of(words: Sequence[str]) -> tuple[list[str], list[str]]:

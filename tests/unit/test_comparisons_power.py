@@ -10,7 +10,7 @@ from simulated_comparisons import simulated_power, simulated_refusals
 from refusal_eval.__main__ import main
 from refusal_eval.tools.power.comparison_design import Design, detectable, difference_variance, power, standard_error
 from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
-from refusal_eval.tools.power.power_command import chosen_design
+from refusal_eval.tools.power.power_command import chosen_design, page
 
 DESIGN = Design(150, 1, 3, 0.3, 0.6, 0.5)
 
@@ -214,3 +214,18 @@ def test_mistakes_about_a_pilot_name_what_it_has(pilot, capsys):
     ]:
         assert main(["power", "--pilot", pilot, *arguments]) == 1
         assert reported in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("correlations", "said", "unsaid"),
+    [
+        ({"prompt_correlation": 0.6, "model_correlation": 1.0}, "over prompts 1: the pilot's own estimates", "assumed"),
+        ({}, "What is (assumed) this pilot could not measure", "a pilot of about 50 prompts"),
+    ],
+)
+def test_a_pilot_is_not_asked_for_again_and_its_own_estimates_are_said(correlations, said, unsaid):
+    pilot = {"clusters": 50, "prompts_per_cluster": 1.0, "samples": 3, "rate": 0.3, "evenness": 1.0, **correlations}
+    design, source = chosen_design({}, pilot)
+    text = page(design, source, 0.05, 0.8, None, 50)
+    end = text[text.index("More prompts always help") :]
+    assert said in end and unsaid not in end

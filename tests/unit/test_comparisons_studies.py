@@ -46,7 +46,13 @@ def test_the_difference_is_the_second_minus_the_first_on_shared_prompts(two, cap
     assert float(row["difference"]) == pytest.approx(10.5 / 12, abs=1e-6)
     assert float(row["p"]) == pytest.approx(2 / 2**11, abs=1e-6) and row["changed"] == "11"
     assert (tmp_path / "out" / "studies.tex").read_text().startswith("% Needs")
-    assert (tmp_path / "out" / "studies.md").read_text() == capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for source in ("**", "<br>", "\\", "| "):
+        assert source not in shown.split("What differs")[0], "aligned text, and no source of a page"
+    page = (tmp_path / "out" / "studies.md").read_text()
+    assert page.startswith("# A: ") and "| Judge | Model |" in page
+    assert main(["compare", *map(str, two), "--output", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text() == page
 
 
 def test_the_page_and_its_latex_say_how_well_judges_agree_with_people(two, capsys, tmp_path):
@@ -58,9 +64,10 @@ def test_the_page_and_its_latex_say_how_well_judges_agree_with_people(two, capsy
         write_json(results / "judge_cards" / "words" / "pyrit.json", {**card, "judge": "words", **readings})
         write_json(results / "judge_cards" / "words" / "dropped.json", {**card, "judge": "words", "gold": "dropped"})
     assert main(["compare", str(two[0]), str(two[0])]) == 0
-    assert "Judge words, agreement with people on pyrit (50 answers): kappa 0.80 strict" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Judge words, agreement with people on pyrit (50 answers): kappa 0.80 strict" in said
     assert main(["compare", *map(str, two), "--output", str(tmp_path / "out")]) == 0
-    for text in (capsys.readouterr().out, (tmp_path / "out" / "studies.tex").read_text()):
+    for text in (" ".join(capsys.readouterr().out.split()), (tmp_path / "out" / "studies.tex").read_text()):
         assert "as the judge reads them" in text and "dropped" not in text
         assert "A: Judge words, agreement with people on pyrit (50 answers): kappa 0.80 strict" in text
         assert "B: Judge words, agreement with people on pyrit (50 answers): kappa 0.70 strict" in text
@@ -75,10 +82,10 @@ def test_a_comparison_under_a_judge_without_gold_says_so(two, capsys):
 def test_the_page_tells_cells_of_one_study_only_changed_prompts_and_settings(two, capsys):
     assert main(["compare", *map(str, two), "--most", "3"]) == 0
     text = capsys.readouterr().out
-    assert "Only in A (judge/model/split): words/plain/safe" in text
-    assert "Only in B (judge/model/split): words/stern/harm" in text
-    assert text.count("| id0") == 3 and "Is it so?" in text
-    assert "- study.seed: 0 | 7" in text
+    assert "Only in A (judge/model/split):\n  words/plain/safe\n" in text
+    assert "Only in B (judge/model/split):\n  words/stern/harm\n" in text
+    assert text.count("  id0") == 3 and "Is it so?" in text
+    assert "  study.seed: 0 | 7" in text
 
 
 def test_prompts_of_one_study_only_are_left_out_and_counted(tmp_path, capsys):
@@ -147,16 +154,18 @@ def test_equal_studies_differ_nowhere(two, capsys):
     assert main(["compare", str(two[0]), str(two[0])]) == 0
     text = capsys.readouterr().out
     assert "No prompt has another refusal rate in B than in A." in text
-    assert "- no setting, version or hardware" in text and "1.000" in text
+    assert "  no setting, version or hardware" in text and "1.000" in text
+    assert "  identical" in text and "0.0 [" not in text
 
 
 def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
     text = "<script>x</script> | `y` [z](http://x)\n# Title " + "long " * 60
     one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc")}, text=text)
     two = study(tmp_path, "two", {("plain", "harm"): prompts("rr", "cc")}, text=text)
-    main(["compare", str(one), str(two)])
-    out = capsys.readouterr().out
+    main(["compare", str(one), str(two), "--output", str(tmp_path / "page.md")])
+    shown, out = capsys.readouterr().out, (tmp_path / "page.md").read_text()
     assert "<script>" not in out and "\n# Title" not in out and "[z](" not in out and "long " * 40 not in out
+    assert "\n# Title" not in shown and "long " * 40 not in shown
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import sys
 import typing
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from config_project import BASE, CATALOGUE, FIGURES, OF_ACTIVATIONS, STUDY, WHOLE_STUDY, changed, with_entry
 from config_reference import TITLES
 
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
-from refusal_eval.config.load_study import load_study
+from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.problems import ConfigError, dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
@@ -442,6 +443,37 @@ def test_two_files_of_one_name_and_different_content(project, other):
     ]
 
 
+@pytest.mark.parametrize(
+    ("repo", "said"),
+    [
+        ("Owner/model", "this is a repository on the hub; the catalogue has it as model `plain`: write that"),
+        ("owner/other", "no model of the catalogue has it: `refusal-eval new --model owner/other` writes a study"),
+    ],
+)
+def test_a_repository_named_as_a_model_leads_to_the_model_or_to_new(project, repo, said):
+    found = project.mistakes(STUDY | {"models": [repo]})
+    assert any(f"study.yaml:2: models[0]: {said}" in one or said in one for one in found), found
+
+
+def test_copies_of_a_study_beside_it_are_one_line_behind_all_others(project):
+    for number in range(5):
+        project.write(f"old_{number}.yaml", STUDY | {"samples": 9 + number})
+    found = project.mistakes(STUDY | {"smaples": 2})
+    assert len(found) == 2 and "unknown key `smaples`" in found[0]
+    assert found[1] == (
+        "study.yaml:1: study: old_0.yaml, old_1.yaml, old_2.yaml and 2 more have the same study name `small` and other "
+        "content; rename all but one of them"
+    )
+
+
+def test_who_only_looks_at_a_study_is_warned_of_its_copies(project):
+    project.write("old.yaml", STUDY | {"samples": 9})
+    said: list[str] = []
+    file = str(project.write("study.yaml", STUDY))
+    load_study(study_values(file), file, str(project.folder), warn=said.append)
+    assert len(said) == 1 and "old.yaml has the same study name `small`" in said[0]
+
+
 @pytest.mark.parametrize("other", ["beside.yaml", "../elsewhere/study.yaml"])
 def test_results_of_another_file_of_that_name_are_a_mistake_among_the_others(project, other):
     path = os.path.realpath(project.write(other, STUDY | {"samples": 9}))
@@ -449,7 +481,7 @@ def test_results_of_another_file_of_that_name_are_a_mistake_among_the_others(pro
     shown = other if other == "beside.yaml" else path
     found = project.mistakes(STUDY | {"smaples": 2})
     assert len(found) == 2
-    assert found[0] == (
+    assert found[1] == (
         f"study.yaml:1: study: the results in results/small belong to {shown}, which has the same study name `small` "
         "and other content; rename one of them"
     )
@@ -615,6 +647,21 @@ def test_a_wrong_column_of_a_local_file_is_known_before_anything_runs(project, f
     found = project.mistakes(STUDY | {"splits": ["mine"], "catalogue": [BASE, "own.yaml"]})
     assert any(f"{path}: {file} has no column `{column}`; did you mean" in reported for reported in found), found
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_wrong_column_of_a_large_table_is_known_before_anything_runs(project, ending):
+    file = project.folder / f"mine.{ending}"
+    frame = pd.DataFrame({"question": ["Why? " + "x" * 500] * 10_000})
+    frame["topic"] = [str(number) * 50 for number in range(len(frame))]
+    frame.to_csv(file, index=False) if ending == "csv" else frame.to_parquet(
+        file, compression=None, use_dictionary=False
+    )
+    assert file.stat().st_size > 4_000_000
+    split = {"expectation": "comply", "columns": {"prompt": "qestion"}, "source": {"kind": "file", "path": file.name}}
+    project.write("own.yaml", yaml.safe_dump({"datasets": {"own": {"splits": {"mine": split}}}}))
+    (found,) = project.mistakes(STUDY | {"splits": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert f"splits.mine.columns.prompt: mine.{ending} has no column `qestion`; did you mean `question`" in found
 
 
 @pytest.mark.parametrize(("key", "value"), [("path", 1), ("path", None), ("skip_lines", "two")])

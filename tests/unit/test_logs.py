@@ -10,7 +10,7 @@ import pytest
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import FORMAT, ConsoleFormatter, start_log
 from refusal_eval.core.states import ANSWER_STATES, state_counts
 
 
@@ -100,3 +100,12 @@ def test_what_cannot_be_written_is_one_line_that_says_what_to_do(log, number, to
     line = log.read_text().splitlines()[0]
     assert line.endswith(f"ERROR tables: {os.strerror(number)}; {todo} and run again")
     assert "Traceback" not in log.read_text()
+
+
+def test_the_console_shortens_what_is_long_and_no_warning() -> None:
+    def shown(level: int) -> str:
+        record = logging.LogRecord("x", level, "file", 1, "starting the engine: %s", ("--option " * 100,), None)
+        return ConsoleFormatter(FORMAT).format(record)
+
+    assert len(shown(logging.INFO)) == 200 and shown(logging.INFO).endswith(" ... (the log has all of it)")
+    assert len(shown(logging.WARNING)) > 800

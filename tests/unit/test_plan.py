@@ -2,11 +2,13 @@
 
 import itertools
 
+import pandas as pd
 import pytest
 from config_project import validated
 
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
+from refusal_eval.tools.plan.plan_page import column_texts
 
 READER = {"kind": "llm", "engine": "e", "rubric": "rubric.md", "labels": {"refusal": "A", "compliance": "C"}}
 GOLD = {"source": {"kind": "file", "path": "gold.csv"}, "labels": {"yes": "refusal"}, "raters": 1}
@@ -31,3 +33,12 @@ def test_every_cell_is_in_one_batch_gold_counts_as_a_model_and_cpu_judges_have_n
 
 def test_the_order_of_models_and_splits_does_not_matter():
     assert study("engine", "ba", "ust").generation_batches == study("engine").generation_batches
+
+
+def test_the_numbers_of_a_column_have_one_unit_and_as_many_digits() -> None:
+    tokens = pd.Series([11_520.0, 120_000.0, 0.0])
+    assert list(column_texts(tokens, "tokens")) == ["11,520", "120,000", "0"]
+    assert list(column_texts(tokens * 100, "tokens")) == ["1.15 M", "12.00 M", "0.00 M"]
+    assert list(column_texts(pd.Series([2e6, 30.0]), "tokens")) == ["2.00 M", "< 0.01 M"], "some are not none"
+    assert list(column_texts(pd.Series([12.0, 0.25]), "hours")) == ["12.0", "0.2"]
+    assert list(column_texts(pd.Series([2.0, 0.25]), "hours")) == ["2.00", "0.25"]

@@ -1,6 +1,8 @@
 """The program `refusal-eval`: its help, its verbs, and what it says of mistakes on the command line."""
 
+import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 
 from refusal_eval.__main__ import main
 from refusal_eval.core.surroundings import about_strangers
+from refusal_eval.core.version import VERSION
+from refusal_eval.program.terminal import show
 from refusal_eval.program.verb import VERBS
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -33,8 +37,71 @@ def test_without_a_verb_that_exists_it_says_which_there_are(
 ) -> None:
     assert main(arguments) == 2
     reported = capsys.readouterr()
-    assert "  check " in reported.err and not reported.out and not reported.err.startswith("\n")
+    assert not reported.out and not reported.err.startswith("\n")
     assert ("did you mean `check`" in reported.err) is bool(arguments)
+    assert ("  check " in reported.err) is not bool(arguments)
+    assert "`snakemake --cores all --configfile STUDY.yaml`" in reported.err
+
+
+@pytest.mark.parametrize("verb", ["run", "demo", "xyzzy"])
+def test_what_is_no_verb_says_in_two_lines_how_a_study_runs(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "my_study.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 2 and f"there is no verb `{verb}`" in said
+    assert "a study runs with `snakemake --cores all --configfile STUDY.yaml`" in said
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"refusal-eval {VERSION}\n"
+
+
+@pytest.mark.feature("labelling")
+def test_an_audit_is_drawn_of_the_demo_unless_a_study_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", "draw"]) == 1
+    assert "there is no results/demo/" in capsys.readouterr().err
+
+
+PAGE = "WHAT RUNS   cells\n  answers   3\nok    disk\nWARN  clock\nFAIL  GPU\n"
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "coloured"),
+    [
+        (True, {"TERM": "xterm"}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_a_page_has_colours_on_a_terminal_alone(
+    terminal: bool, variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    stream = Stream(terminal)
+    monkeypatch.setattr("sys.stdout", stream)
+    show(PAGE.rstrip("\n"))
+    shown = stream.getvalue()
+    assert ("\x1b" in shown) is coloured
+    assert re.sub(r"\x1b\[\d+m", "", shown) == PAGE
+    if coloured:
+        for painted in ("\x1b[31mFAIL", "\x1b[33mWARN", "\x1b[32mok", "\x1b[1mWHAT RUNS\x1b[0m"):
+            assert painted in shown
 
 
 def test_an_option_that_does_not_exist_is_a_mistake_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from refusal_eval.config.feature_keys import MODEL_KEYS, FeatureKeys
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
-from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
+from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, REPO, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
 from refusal_eval.config.yaml_source import Layer, Source, Written, look_up
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest, nearest_name
@@ -97,7 +97,33 @@ class Catalogue:
         section = SECTION_OF[word]
         if name in self.written[section] or self.may_be(section, name):
             return None
+        if section == "models" and re.fullmatch(REPO, name):
+            return self._about_repository(name)
         return f"there is no {word} `{name}` in the catalogue" + nearest(name, self.written[section])
+
+    def _about_repository(self, repo: str) -> str:
+        if models := self.models_of(repo):
+            return f"this is a repository on the hub; the catalogue has it as model `{models[0]}`: write that"
+        return (
+            "this is a repository on the hub, and no model of the catalogue has it: `refusal-eval new --model "
+            f"{repo}` writes a study with its entries"
+        )
+
+    def engines_of(self, repo: str) -> list[str]:
+        """Return the engines with the weights of a repository on the hub."""
+        return [
+            name
+            for name, engine in self.valid["engines"].items()
+            if (weights := getattr(engine, "weights", None)) is not None
+            and str(getattr(weights, "repo", "")).lower() == repo.lower()
+        ]
+
+    def models_of(self, repo: str) -> list[str]:
+        """Return the models with the weights of a repository on the hub, those as they were published first."""
+        engines = self.engines_of(repo)
+        found = [name for name, model in self.valid["models"].items() if model.engine in engines]
+        plain = {"engine", "label", "sampling", "reasoning", "unverified", "template_options", "date"}
+        return sorted(found, key=lambda name: not self.valid["models"][name].model_fields_set <= plain)
 
     def may_be(self, section: str, name: str) -> bool:
         """Tell whether an entry of this name may be in what has mistakes."""

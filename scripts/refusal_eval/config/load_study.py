@@ -7,6 +7,7 @@
 4. Without a mistake, open pins are filled from the lock (lock_file.py), and the entries in use go with the study.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,7 +40,6 @@ CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
     row_mistakes,
     column_mistakes,
     folder_mistakes,
-    same_name_mistakes,
 )
 
 
@@ -56,7 +56,13 @@ def study_values(study_file: str) -> dict[str, Any]:
 
 
 def load_study(
-    raw: Mapping[str, Any], study_file: str, root: str = ".", *, open_pins: bool = False, use_lock: bool = True
+    raw: Mapping[str, Any],
+    study_file: str,
+    root: str = ".",
+    *,
+    open_pins: bool = False,
+    use_lock: bool = True,
+    warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Return the validated config of a study as plain JSON values.
 
@@ -68,6 +74,7 @@ def load_study(
         root: the repository's folder, which holds config/catalogue/.
         open_pins: whether pins may stay open, for what only looks at a study: they are then null.
         use_lock: whether the lock file counts; without it the entries come as the catalogue has them.
+        warn: takes what would only harm a run: other study files of the same name. Without it they are mistakes.
 
     Raises:
         ConfigError: with every mistake found in the study, in the catalogue files, between them and on disk.
@@ -87,6 +94,12 @@ def load_study(
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
     study = CheckedStudy(settings, written, catalogue, root, lock, open_pins or broken)
     problems += (study.placed(mistake) for find in _checks() for mistake in find(study))
+    names = [dataclasses.replace(study.placed(mistake), comes_last=True) for mistake in same_name_mistakes(study)]
+    if warn is None:
+        problems += names
+    else:
+        for name in names:
+            warn(str(name))
     if problems:
         raise ConfigError(problems)
     config = _with_entries(study).model_dump(mode="json")

@@ -14,7 +14,7 @@ class ConfigError(Exception):
     """All mistakes of a config at once; `str()` is what the user reads."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = sorted(set(problems))
+        self.problems = sorted(set(problems), key=lambda problem: (problem.comes_last, problem))
         count = len(self.problems)
         heading = f"{count} mistake{'s' if count != 1 else ''} in the configuration (nothing was run):"
         super().__init__("\n".join([heading, *(f"  - {problem}" for problem in self.problems)]))
@@ -28,6 +28,7 @@ class Problem:
     line: int
     path: str
     message: str
+    comes_last: bool = False  # whether it is about other files than those at fault for the rest
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file

@@ -27,7 +27,10 @@ FORMS = {
     (
         SLUG := r"^[a-z0-9][a-z0-9._-]{0,99}$"
     ): "a name: at most 100 lower-case letters, digits and `.` `_` `-`, a letter or digit first",
-    (COMMIT := r"^[0-9a-f]{40}$"): "a full commit hash (40 hex digits); branches and tags can move",
+    (COMMIT := r"^[0-9a-f]{40}$"): (
+        "a full commit hash (40 hex digits); branches and tags can move. Write `revision: null` and run "
+        "`refusal-eval pin` on the study: it finds today's commit"
+    ),
     (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
     (
@@ -59,7 +62,8 @@ TEMPLATE_HELP = (
 )
 
 
-def _wrong_with_model_folder(path: str, names: Collection[str]) -> Iterator[str]:
+def wrong_with_model_folder(path: str, names: Collection[str]) -> Iterator[str]:
+    """Yield what a folder with files of these names lacks to be a model's."""
     if "config.json" not in names:
         yield f"{path} has no config.json: it is not a model folder"
     if not any(name.endswith(".safetensors") for name in names):
@@ -103,7 +107,7 @@ ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
-ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=_wrong_with_model_folder)]
+ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=wrong_with_model_folder)]
 AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(IN_ROWS,))]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]

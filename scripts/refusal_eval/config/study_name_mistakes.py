@@ -13,6 +13,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 
 LARGEST_STUDY = 2**20  # bytes
+MOST_NAMED = 3  # files
 
 
 def same_name_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
@@ -36,11 +37,20 @@ def same_name_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         else:
             if os.path.isfile(owner):
                 files[owner] = f"the results in {record.parent} belong to "
+    beside = []
     for other, whose in sorted(files.items()):
         data = Source(other).data
         if other != here and data.get("study") == name and data != source.data:
-            which = f"{whose}{shown_path(other)}, which" if whose else shown_path(other)
-            yield ("study",), f"{which} has the same study name `{name}` and other content; rename one of them"
+            if whose:
+                message = f"{whose}{shown_path(other)}, which has the same study name `{name}` and other content"
+                yield ("study",), f"{message}; rename one of them"
+            else:
+                beside.append(shown_path(other))
+    if beside:
+        shown = ", ".join(beside[:MOST_NAMED]) + (f" and {len(beside) - MOST_NAMED} more" * (len(beside) > MOST_NAMED))
+        have = "have" if len(beside) > 1 else "has"
+        one = "all but one of them" if len(beside) > 1 else "one of them"
+        yield ("study",), f"{shown} {have} the same study name `{name}` and other content; rename {one}"
 
 
 def _files_that_may_name_a_study(folder: str) -> Iterator[str]:

@@ -19,6 +19,9 @@ QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matp
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of servers' own lines
 
 
+LONGEST_SHOWN = 200  # characters of a line on the console; the log file has it whole
+
+
 class ShownFormatter(logging.Formatter):
     """Leaves nothing in a line that steers a terminal or hides or reorders text: models and servers wrote some of it.
 
@@ -27,6 +30,15 @@ class ShownFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(_COLOUR.sub("", super().format(record)))
+
+
+class ConsoleFormatter(ShownFormatter):
+    """Shortens long lines that are no warnings, such as an engine's command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text, more = super().format(record), " ... (the log has all of it)"
+        is_long = record.levelno < logging.WARNING and len(text) > LONGEST_SHOWN
+        return text[: LONGEST_SHOWN - len(more)] + more if is_long else text
 
 
 def start_log(snakemake: Any) -> logging.Logger:
@@ -40,8 +52,8 @@ def start_log(snakemake: Any) -> logging.Logger:
         logging.FileHandler(path, mode="w", encoding="utf-8", errors="backslashreplace"),
         logging.StreamHandler(sys.stderr),
     ]
-    for handler in handlers:
-        handler.setFormatter(ShownFormatter(FORMAT, "%H:%M:%S"))
+    for handler, formatter in zip(handlers, (ShownFormatter, ConsoleFormatter), strict=True):
+        handler.setFormatter(formatter(FORMAT, "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -31,21 +31,25 @@ from refusal_eval.config.source_entries import ROWS, AtPath, InWheel, OnHub, Row
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest
-from refusal_eval.data.rows import read_rows
+from refusal_eval.data.rows import head_columns, read_rows
 from refusal_eval.study.row_sources import addresses_of
 
 SKIP_LINES = "Lines before a CSV's header that are not data."
-QUICKLY_READ = 4_000_000  # bytes; larger files are read by their job alone
+QUICKLY_READ = 4_000_000  # bytes; of larger files only the head is read, if it names the columns
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
 def _columns_of(path: str | None, skip_lines: int | None, encoding: str | None) -> set[str] | None:
-    """Return the columns of all rows of a small file; None for any other. What is wrong with rows is for their job."""
+    """Return the columns of a table, or of all rows of a small file; None for any other.
+
+    What is wrong with rows is for their job.
+    """
     if path is None or skip_lines is None:  # a mistake of its own, which another check has found
         return None
     with contextlib.suppress(OSError, ValueError, UserError):
         if os.path.getsize(path) <= QUICKLY_READ:
             return {column for row in read_rows(path, skip_lines, encoding=encoding) for column in row} or None
+        return head_columns(path, skip_lines, encoding)
     return None
 
 
@@ -187,7 +191,7 @@ class FileRows(AtPath, RowSource):
         return self.path
 
     def columns_here(self, bundled: str) -> set[str] | None:
-        """Return the columns of the file if it is readable and at most 4 MB."""
+        """Return the columns of the file if it is readable and a table, or at most 4 MB."""
         return _columns_of(self.path, self.skip_lines, self.encoding)
 
 
@@ -227,7 +231,7 @@ class BundledRows(RowSource):
         return f"{bundled}/{self.file}"
 
     def columns_here(self, bundled: str) -> set[str] | None:
-        """Return the columns of the file if it is readable and at most 4 MB."""
+        """Return the columns of the file if it is readable and a table, or at most 4 MB."""
         return _columns_of(self.local_path(bundled), self.skip_lines, self.encoding)
 
 

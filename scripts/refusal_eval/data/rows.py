@@ -84,6 +84,19 @@ def read_rows(
     return rows
 
 
+def head_columns(path: str | Path, skip_lines: int = 0, encoding: str | None = None) -> set[str] | None:
+    """Return the columns of a file that names them at its beginning, CSV or Parquet; None for another.
+
+    Raises:
+        UserError, OSError, UnicodeError: if its beginning cannot be read.
+    """
+    path = Path(path)
+    if (ending := path.suffix.lower()) not in (".csv", ".parquet"):
+        return None
+    row = next(_rows_of(path, str(path), ending, skip_lines, encoding or "utf-8-sig"), None)
+    return set(row) if row else None
+
+
 def _check_file(path: Path, name: str) -> None:
     try:
         state = path.stat()

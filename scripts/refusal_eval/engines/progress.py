@@ -11,6 +11,9 @@ from tqdm import tqdm
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 30.0
 CELLS_IN_A_LINE = 8
+# Before, the first answers say nothing of the rest: the first ones wait for the engine, and for each other.
+LEAST_SHARE, LEAST_SECONDS, LONG_ENOUGH = 0.05, 30.0, 600.0
+WITHOUT_TIME_LEFT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"
 
 
 class Progress:
@@ -23,12 +26,21 @@ class Progress:
         self._cache: float | None = None
         self._started = self._said = time.monotonic()
         # `disable=None`: no bar where standard error is no terminal, such as in a log of Slurm's.
-        self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0, disable=None)
+        self._bar = tqdm(
+            total=self._todo.total(),
+            unit="request",
+            smoothing=0.05,
+            mininterval=2.0,
+            disable=None,
+            bar_format=WITHOUT_TIME_LEFT,
+        )
 
     def done(self, cell: str, tokens: int = 0) -> None:
         """Count a finished request, with the tokens generated for it."""
         self._tokens += tokens
         self._done[cell] += 1
+        if self._foresees():
+            self._bar.bar_format = None
         self._bar.update()
         if self._done[cell] == self._todo[cell]:
             LOG.info("%s: all %d requests done", cell, self._todo[cell])
@@ -61,7 +73,7 @@ class Progress:
         done, total = self._done.total(), self._todo.total()
         seconds = self._said - self._started
         left = "time left unknown"
-        if done:
+        if self._foresees():
             left = f"about {datetime.timedelta(seconds=round((total - done) * seconds / done))} left"
         LOG.info("%s", ", ".join([f"{done} of {total} requests", *self._rates(), left]))
         if len(self._todo) > 1:
@@ -71,6 +83,12 @@ class Progress:
         """Write the last line."""
         self._bar.close()
         self.log_now()
+
+    def _foresees(self) -> bool:
+        """Return whether enough is done to say how long the rest takes."""
+        done, seconds = self._done.total(), time.monotonic() - self._started
+        enough = done >= LEAST_SHARE * self._todo.total() or seconds >= LONG_ENOUGH
+        return bool(done) and enough and seconds >= LEAST_SECONDS
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)

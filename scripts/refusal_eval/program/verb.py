@@ -41,6 +41,7 @@ VERBS = Registry(
     "verb",
     "VERBS",
     {
+        "new": "refusal_eval.tools.new.new_verb:NewVerb",
         "check": "refusal_eval.tools.check.check_verb:CheckVerb",
         "pin": "refusal_eval.tools.pin.pin_verb:PinVerb",
         "plan": "refusal_eval.tools.plan.plan_verb:PlanVerb",

@@ -18,7 +18,7 @@ from refusal_eval.features.labelling.rater_agreement import agreement, estimates
 from refusal_eval.features.labelling.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.features.labelling.rater_marks import RaterMark, check_finished, read_marks
 from refusal_eval.program.snakemake_summary import current_files
-from refusal_eval.program.study_file import ROOT, load_config
+from refusal_eval.program.study_file import DEMO, ROOT, StudyFile, load_config
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import percent
 from refusal_eval.study.paths import Paths
@@ -38,7 +38,7 @@ command = typer.Typer(
 
 @command.command("draw")
 def draw_audit(
-    study: AuditedStudy,
+    study: StudyFile = DEMO,
     size: Annotated[int, typer.Option(min=1, help="Texts to be labelled.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     raters: Annotated[str, typer.Option(help="A number, or names: anna,ben.")] = "2",

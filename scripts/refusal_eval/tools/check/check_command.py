@@ -22,6 +22,7 @@ from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.program.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.program.study_file import ROOT, Directory, working_in
+from refusal_eval.program.terminal import show
 from refusal_eval.study.engine_environment import built_for
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
@@ -85,7 +86,7 @@ def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -
         *network_lines(needs, variables),
         ("Slurm", slurm.outcome()),
     ]
-    print(text_of(lines) + "\n\n" + count_outcomes(lines))
+    show(text_of(lines) + "\n\n" + count_outcomes(lines))
     return any_failed(lines)
 
 
@@ -114,11 +115,11 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
             trial.network = take_network_away()
         try:
             lines = run_stoppable(trial.run(say))
-            print(block(model, trial, lines), flush=True)
+            show(block(model, trial, lines))
             failed = any_failed(lines)
         except UserError as error:
             say(str(error))
-            print(failed_block(model, trial, str(error), tail(trial.model.log)), flush=True)
+            show(failed_block(model, trial, str(error), tail(trial.model.log)))
     finally:
         if keep or (failed and any(folder.rglob("*.log"))):
             say(f"everything is kept in {folder}")

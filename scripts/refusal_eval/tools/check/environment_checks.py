@@ -66,7 +66,7 @@ def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, ki
         needed: whether a run needs it.
         kind: build of an engine environment.
     """
-    todo = "run `make setup`" + (f" ENGINE={kind}" if kind else "")
+    todo = f"run `make setup{f' ENGINE={kind}' if kind else ''}`"
     try:
         stamp = json.loads(planned.stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):

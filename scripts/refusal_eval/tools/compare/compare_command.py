@@ -9,6 +9,9 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
+from refusal_eval.core.texts import visible
+from refusal_eval.program.page_lines import WIDTH, fill_lines
+from refusal_eval.program.terminal import show as show_page
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import (
     Labels,
@@ -22,6 +25,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.report.paper.plain_text import plain_text
 from refusal_eval.report.paper.table_notes import AS_READ, judges_notes
 from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
 from refusal_eval.tools.compare.two_studies import (
@@ -33,6 +37,7 @@ from refusal_eval.tools.compare.two_studies import (
 )
 
 TEXT_LENGTH = 90  # characters of a prompt that are shown
+IDENTICAL = "identical"  # instead of a difference, where no prompt has another rate
 COLUMNS = (
     *("judge", "model", "split", "reading", "rate_first", "rate_second", "difference", "low", "high", "method"),
     *("p", "p_holm", "test", "bound_low", "bound_high", "n", "n_all", "n_clusters", "n_differ", "changed"),
@@ -55,7 +60,7 @@ def differences_table(
         [
             *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
             *(add_marks(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
-            add_marks(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
+            difference_text(row),
             *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
         ]
         for row in rows
@@ -78,6 +83,18 @@ def differences_table(
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
     notes += judged
     return Table("studies", "Two studies on the prompts they share.", header, body, notes, keys=3, per_block=4)
+
+
+def difference_text(row: ChangedRow) -> str:
+    """B minus A with its interval; that of studies with the same rates on all prompts says nothing."""
+    if is_identical(row):
+        return IDENTICAL
+    return add_marks(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
+
+
+def is_identical(row: ChangedRow) -> bool:
+    """Whether both studies have the same prompts, each with the same rate."""
+    return bool(row["n"]) and row["n"] == row["n_all"] and not row["n_differ"]
 
 
 def judged_notes(studies: Sequence[FinishedStudy], rows: Sequence[ChangedRow], show: Labels) -> list[str]:
@@ -117,24 +134,38 @@ def shortened(text: str) -> str:
 
 
 def page(
-    first: FinishedStudy, second: FinishedStudy, rows: Sequence[ChangedRow], level: float, most: int, every: bool
+    first: FinishedStudy,
+    second: FinishedStudy,
+    rows: Sequence[ChangedRow],
+    level: float,
+    most: int,
+    every: bool,
+    plain: bool = False,
 ) -> str:
-    """The whole comparison in Markdown."""
+    """The whole comparison in Markdown, or as plain text."""
     show = Labels(**labels_of([first, second]))
     names = [study.name if first.name != second.name else str(study.folder) for study in (first, second)]
     changed = most_changed(first, second, [(row["judge"], row["model"], row["split"]) for row in rows], most)
     table = differences_table(rows, names, show, level, judged_notes((first, second), rows, show))
+    typeset = plain_text if plain else markdown
     values = {
         "folders": [str(first.folder), str(second.folder)],
-        "differences": markdown(table).rstrip(),
-        "changed": markdown(changed_table(changed, show)).rstrip() if changed else "",
+        "differences": typeset(table).rstrip(),
+        "changed": typeset(changed_table(changed, show)).rstrip() if changed else "",
         "alone": {"A": sorted(set(first.cells) - set(second.cells)), "B": sorted(set(second.cells) - set(first.cells))},
         "settings": settings_that_differ(first.manifest, second.manifest),
         "most": None if every else 40,
         "files": files_that_differ(first.manifest, second.manifest),
     }
-    filters = {"md": markdown_escaped, "short": lambda side: "not there" if side is None else shortened(side)}
-    return render_template(Path(__file__).with_name("compare.md.j2"), values, filters)
+    escaped = visible if plain else markdown_escaped
+    filters = {"md": escaped, "short": lambda side: "not there" if side is None else shortened(side)}
+    text = render_template(Path(__file__).with_name("compare.txt.j2" if plain else "compare.md.j2"), values, filters)
+    return "\n".join(line for each in text.splitlines() for line in _fitted(each)) + "\n" if plain else text
+
+
+def _fitted(line: str) -> list[str]:
+    """A line of a list that is too long for a terminal, in several."""
+    return fill_lines([line.lstrip()], "  ") if line.startswith("  ") and len(line) > WIDTH else [line]
 
 
 def command(
@@ -144,7 +175,13 @@ def command(
     level: Annotated[float, typer.Option(min=0.01, max=0.9999, help="Level of the intervals.")] = 0.95,
     most: Annotated[int, typer.Option(min=1, help="How many changed prompts are shown.")] = 10,
     every: Annotated[bool, typer.Option("--all", help="All settings that differ.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write studies.{md,csv,tex} into this folder too.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER|FILE.md",
+            help="Write studies.{md,csv,tex} into this folder too, or the page into this file.",
+        ),
+    ] = None,
 ) -> None:
     """Put two finished studies side by side: rates on the prompts they share, changed prompts, and settings.
 
@@ -157,10 +194,12 @@ def command(
         under = f" under judge {judge}" if judge else ""
         raise UserError(f"{first} and {second} have no (judge, model, split) in common{under}")
     text = page(one, other, rows, level, most, every)
-    if output:
+    if output and output.suffix == ".md":
+        write_text(output, text)
+    elif output:
         show = Labels(**labels_of([one, other]))
         judged = judged_notes((one, other), rows, show)
         table = differences_table(rows, [str(first), str(second)], show, level, judged)
         for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
             write_text(output / f"studies.{ending}", content)
-    typer.echo(text, nl=False)
+    show_page(page(one, other, rows, level, most, every, plain=True).rstrip("\n"))

@@ -2,17 +2,21 @@
 
 import dataclasses
 import json
+import logging
 from typing import Annotated, Any
 
 import typer
 
 from refusal_eval.data.hub import token_is_set
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
+from refusal_eval.program.terminal import show
 from refusal_eval.tools.plan.disk_use import disk_needs, disks, read_free
 from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
+
+LOG = logging.getLogger(__name__)
 
 
 def command(
@@ -32,10 +36,13 @@ def command(
     Requests that the store has are left out if an earlier run's request files exist and are still valid. If the study,
     or a file that it reads, has changed since, requests are estimated, and the page says so.
     """
-    config, file = load_config(study, directory, open_pins=True)
+    config, file = load_config(study, directory, open_pins=True, warn=LOG.warning)
     plan = plan_study(config, file, ROOT, gpus)
     values = plan_values(plan)
-    typer.echo(json.dumps(values, indent=2) if as_json else plan_page(plan, values, str(study), every))
+    if as_json:
+        typer.echo(json.dumps(values, indent=2))
+    else:
+        show(plan_page(plan, values, str(study), every))
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:

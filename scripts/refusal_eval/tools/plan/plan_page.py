@@ -15,6 +15,7 @@ from refusal_eval.tools.plan.study_costs import COSTS, STAGES, Plan
 from refusal_eval.tools.plan.workload import ELSEWHERE
 
 WHAT_IS_OPEN = {"revision": "the commit", "sha256": "the SHA-256"}
+MANY_TOKENS = 1e6  # from here on a column counts them in millions
 AMOUNTS = ["loads", "tokens_out", "device_hours", "most_device_hours"]
 TITLES = {"asked": "requests", "stored": "in store", "requests": "to execute", "tokens_in": "tokens in"}
 TITLES |= {"tokens_out": "tokens out", "most_tokens_out": "at most"}
@@ -122,20 +123,30 @@ def _disk(needs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cost_texts(costs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    text = {name: _hours if "hours" in name else _tokens if "tokens" in name else "{:,.0f}".format for name in columns}
-    return pd.DataFrame({name: costs[name].map(text[name]) for name in columns}).rename(columns=TITLES)
+    found = {
+        name: column_texts(costs[name], "hours" if "hours" in name else "tokens" if "tokens" in name else "")
+        for name in columns
+    }
+    return pd.DataFrame(found).rename(columns=TITLES)
+
+
+def column_texts(counts: "pd.Series[float]", what: str) -> "pd.Series[str]":
+    """Return numbers as text, all of a column in one unit and with the same digits."""
+    largest = counts.max() if len(counts) else 0.0
+    if what == "hours":
+        return counts.map(("{:,.1f}" if largest >= 10 else "{:,.2f}").format)
+    if what == "tokens" and largest >= MANY_TOKENS:
+        return counts.map(_millions)
+    return counts.map("{:,.0f}".format)
+
+
+def _millions(count: float) -> str:
+    """Return tokens in millions; what would be shown as none, but is some, as less than the last digit."""
+    return "< 0.01 M" if 0 < count < 5e3 else f"{count / 1e6:,.2f} M"
 
 
 def _fill(text: str, indent: str = "  ") -> str:
     return "".join(f"{line}\n" for line in fill_lines(text.splitlines(), indent))
-
-
-def _tokens(count: float) -> str:
-    return f"{count / 1e6:,.1f} M" if count >= 1e5 else f"{count:,.0f}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.1f}" if hours >= 10 else f"{hours:.2f}"
 
 
 def _size(size: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.program.terminal import show
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import MINUS
 from refusal_eval.tools.compare.two_studies import finished_study
@@ -82,7 +83,8 @@ def command(
         found, used = read_pilot(finished_study(pilot), judge, split, models or ())
         typer.echo(f"Pilot: {used}\n")
     design, source = chosen_design(given, found)
-    typer.echo(page(design, source, (1 - level) / comparisons, wanted, difference))
+    prompts = round((found.get("clusters") or 0) * (found.get("prompts_per_cluster") or 0))
+    show(page(design, source, (1 - level) / comparisons, wanted, difference, prompts))
 
 
 def chosen_design(given: Numbers, pilot: Numbers) -> tuple[Design, dict[str, str]]:
@@ -105,12 +107,25 @@ def chosen_design(given: Numbers, pilot: Numbers) -> tuple[Design, dict[str, str
     return Design(**numbers, cluster_samples=measured["samples"]), source
 
 
-def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float, difference: float | None) -> str:
-    """Return the answer as text.
+def page(
+    design: Design,
+    source: Mapping[str, str],
+    alpha: float,
+    wanted: float,
+    difference: float | None,
+    pilot_prompts: int = 0,
+) -> str:
+    """Return the answer as text; `pilot_prompts` are those of the pilot run, if there was one.
 
     Raises:
         UserError: if the difference leaves no rate between 0 and 1.
     """
+
+    estimates = [
+        f"{words} {getattr(design, name):.2g}"
+        for name, words in NAMES.items()
+        if name.endswith("_correlation") and source[name] == "pilot"
+    ]
 
     def smallest(clusters: int, samples: int, up: bool = True) -> float | None:
         changed = dataclasses.replace(design, clusters=clusters, samples=samples)
@@ -127,7 +142,9 @@ def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float,
         "samples": SAMPLES,
         "table": {n: [smallest(n, k) for k in SAMPLES] for n in sorted({*SIZES, design.clusters})},
         "few": FEW_CLUSTERS,
-        "assumed": "assumed" in source.values(),
+        "assumed": any(source[name] == "assumed" for name in ("prompt_correlation", "model_correlation")),
+        "estimates": estimates,
+        "pilot_prompts": pilot_prompts,
     }
     if difference is not None:
         values |= {"power": power(design, difference, alpha), "error": standard_error(design, difference)}

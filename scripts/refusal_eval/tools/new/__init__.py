@@ -1,0 +1,1 @@
+"""A study of one's own, written from the names of models."""
