@@ -256,7 +256,7 @@ KERNEL: dict[str, File] = {
     ),
     # What readers see
     "tables": File(
-        with_endings("tables/{table}", "csv", "md", "tex"),
+        with_endings("tables/{table}", "csv", "md", "tex", "html"),
         ("table",),
         lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
         "tables",

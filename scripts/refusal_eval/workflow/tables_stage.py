@@ -11,7 +11,7 @@ from refusal_eval.workflow.whole_study import labels_of, shown_splits
 if TYPE_CHECKING:
     from refusal_eval.report.paper.table_kind import StudyTable
 
-ENDINGS = ("csv", "md", "tex")
+ENDINGS = ("csv", "md", "tex", "html")
 ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
 
 

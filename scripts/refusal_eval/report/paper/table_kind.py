@@ -16,7 +16,7 @@ OF_PRIMARY = (*OF_STUDY, "primary_judge")
 
 
 class StudyTable:
-    """One table of a study: tables/{name}.{csv,md,tex}.
+    """One table of a study: tables/{name}.{csv,md,tex,html}.
 
     Attributes:
         name: name of its files.
