@@ -1,4 +1,4 @@
-"""Draw one figure of a study: PDF, SVG and PNG, the numbers in it as CSV, and captions in Markdown and LaTeX."""
+"""Draw one figure of a study: PDF, SVG, PNG, its numbers as CSV, captions in Markdown and LaTeX, and a page of HTML."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
 from refusal_eval.plots.style import figure_style, save_figure
+from refusal_eval.report.paper.html_page import figure_page
 from refusal_eval.report.paper.markup import csv_text
 
 
@@ -44,6 +45,8 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     }
     for ending, text in texts.items():
         write_text(folder / f"{figure.name}.{ending}", text)
+    words = (drawn.caption.title, [" ".join(drawn.caption.sentences)])
+    write_text(folder / f"{figure.name}.html", figure_page(*words, folder / figure.name))
 
 
 if snakemake := globals().get("snakemake"):

@@ -26,13 +26,7 @@ rule results_table:
         people=analyses.own_estimates(study),
         dictionary=list(map(str, DICTIONARY)),
     output:
-        report(
-            RESULTS_TABLE[0],
-            category="Results",
-            caption="../report/results_table.rst",
-            labels={"result": "All numbers of the study", "form": "table"},
-        ),
-        RESULTS_TABLE[1:],
+        RESULTS_TABLE,
     log:
         f"{LOGS}/results_table.log",
     localrule: True
@@ -60,13 +54,7 @@ rule methods:
         templates=list(map(str, METHODS_TEMPLATES)),
         references=list(map(str, REFERENCES)),
     output:
-        report(
-            METHODS[0],
-            category="Results",
-            caption="../report/methods.rst",
-            labels={"result": "Methods section", "form": "text"},
-        ),
-        METHODS[1:],
+        METHODS,
     log:
         f"{LOGS}/methods.log",
     localrule: True

@@ -51,7 +51,7 @@ class Figure(Entry):
     """What all figures have. A kind says what it shows, and overrides what is otherwise for it.
 
     Attributes:
-        report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
+        report: its section in Snakemake's report (`config.report_sections`), and its name there.
         needs: what it is drawn from: nouns of the table of files (study/files.py), and names of analyses.
         wildcards: those in these files besides judge, model, split and gold; `Shown.further` fills them.
         keys: lists of a study, besides models, splits and judges, that it asks for what it shows.

@@ -274,7 +274,7 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "figures": File(
-        with_endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex"),
+        with_endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex", "html"),
         ("figure",),
         lambda study: [(figure,) for figure in study.figures],
         "figures",
@@ -291,7 +291,7 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "card_figures": File(
-        with_endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png"),
+        with_endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png", "html"),
         ("judge_card_figure",),
         _judges_on_gold,
         of_report=True,

@@ -8,7 +8,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
-ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
+ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex", "html")
 
 
 def files(study: Study, name: str) -> dict[str, list[str]]:
@@ -42,10 +42,3 @@ def params(study: Study, name: str) -> dict[str, Any]:
         ],
         **named_protocol(study),
     }
-
-
-def report(study: Study, name: str) -> dict[str, str]:
-    """Return category, name and caption of a figure in Snakemake's report."""
-    category, title, caption = study.figures[name].report
-    caption = caption.format(samples=study.settings.samples, tau=study.settings.scoring.tau)
-    return {"category": category, "name": title, "caption": caption}

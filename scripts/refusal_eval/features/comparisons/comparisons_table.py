@@ -11,7 +11,7 @@ from refusal_eval.report.paper.display import EN_DASH, NO_DATA, add_marks, numbe
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS
@@ -320,5 +320,5 @@ class ComparisonsTable(StudyTable):
     of_analysis = "comparisons"
     needs = ("comparisons", "cards")
     shows = (*OF_STUDY, "samples", "margin")
-    report = (RATES, "Differences on the same prompts")
+    report = ("Differences between models", "Differences on the same prompts")
     make = staticmethod(comparisons)

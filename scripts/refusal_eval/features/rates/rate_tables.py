@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import METHODS, RATES
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
 from refusal_eval.features.rates.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.best_values import (
@@ -41,7 +42,7 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
     agreement_details,
@@ -351,7 +352,7 @@ class RefusalTable(StudyTable):
     name = "refusal"
     needs = ("estimates", "cards", "results", "comparisons")
     shows = (*OF_PRIMARY, "margin")
-    report = (RATES, "Refusal rates, primary judge")
+    report = (RATES, "Refusal rates by model and split")
     make = staticmethod(refusal)
 
 
@@ -361,7 +362,7 @@ class ScoresTable(StudyTable):
     name = "scores"
     needs = ("estimates", "cards")
     shows = OF_STUDY
-    report = (RATES, "Refusal rates, all judges")
+    report = (RATES, "Refusal rates under every judge")
     make = staticmethod(scores)
 
 
@@ -371,7 +372,7 @@ class StatesTable(StudyTable):
     name = "states"
     needs = ("estimates",)
     shows = ("models", "splits", "judges")
-    report = (ACCOUNTING, "States of answers and verdicts")
+    report = (METHODS, "States of answers and verdicts")
     make = staticmethod(states)
 
 

@@ -6,6 +6,7 @@ It holds all that it shows and runs no script, so that it can be opened anywhere
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from refusal_eval.report.paper.html_table import html_escaped, html_table
 from refusal_eval.report.paper.markup import Table
@@ -25,23 +26,26 @@ def tables_page(tables: Sequence[Table], files: Mapping[str, bytes]) -> str:
     return _page(tables[0].caption if tables else "", "".join(map(html_table, tables)), files)
 
 
-def figure_page(title: str, sentences: Sequence[str], svg: bytes, files: Mapping[str, bytes]) -> str:
+def figure_page(title: str, paragraphs: Sequence[str], stem: Path) -> str:
     """Return the page of a figure, which is as wide as the window.
 
     Args:
         title: its caption's first sentence.
-        sentences: the others, a paragraph each.
-        svg: the drawing.
-        files: its other forms, by their names.
+        paragraphs: what else its caption says.
+        stem: of its files, which are there already.
     """
+    svg = stem.with_name(f"{stem.name}.svg").read_bytes()
+    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("csv", "pdf")]
     box = _VIEW_BOX.search(svg)
     ratio = float(box[1]) / float(box[2]) if box else 1.0
-    words = f"<p><b>{html_escaped(title)}</b></p>" + "".join(f"<p>{html_escaped(one)}</p>" for one in sentences)
+    first, *others = paragraphs or [""]
+    texts = [f"<b>{html_escaped(title)}</b> {html_escaped(first)}".rstrip(), *map(html_escaped, others)]
+    words = "\n".join(f"<p>{text}</p>" for text in texts)
     body = (
         f'<figure class="drawing">\n<img style="--ratio: {ratio:.4f}" alt="{html_escaped(title)}" '
         f'src="{_data("image/svg+xml", svg)}">\n<figcaption>{words}</figcaption>\n</figure>\n'
     )
-    return _page(title, body, files)
+    return _page(title, body, {path.name: path.read_bytes() for path in files if path.is_file()})
 
 
 def _page(title: str, body: str, files: Mapping[str, bytes]) -> str:

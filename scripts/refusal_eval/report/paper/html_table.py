@@ -55,10 +55,10 @@ def html_escaped(text: str) -> str:
 
 
 def _head(text: str, column: _Column) -> str:
-    first, *others = text.split("\n")
-    small = f"<small>{html_escaped(chr(10).join(others))}</small>" if others else ""
-    span = ' colspan="2"' * column.parted
-    return f'<th scope="col" class="{column.side}"{span}>{html_escaped(first)}{small}</th>'
+    name, bracket, rest = text.partition("\n(")
+    small = f"<small>{html_escaped(f'({rest}')}</small>" if bracket else ""
+    side, span = ("middle", ' colspan="2"') if column.parted else (column.side, "")
+    return f'<th scope="col" class="{side}"{span}>{html_escaped(name)}{small}</th>'
 
 
 def _rows(table: Table, columns: Sequence[_Column]) -> str:

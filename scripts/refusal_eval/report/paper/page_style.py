@@ -21,7 +21,7 @@ STYLE = """\
   font-size: 14px; line-height: 1.35; font-variant-numeric: tabular-nums;
 }
 .paper th, .paper td {
-  padding: 4px 10px; border: 0; background: #fff; color: inherit;
+  padding: 4px 8px; border: 0; background: #fff; color: inherit;
   font-weight: normal; text-align: left; vertical-align: top; white-space: nowrap;
 }
 .paper th[scope=row] { min-width: 6em; max-width: 24em; overflow-wrap: anywhere; white-space: normal; }
@@ -37,7 +37,7 @@ STYLE = """\
 .paper .rest { padding-left: 3px; color: #4a4a4a; }
 .paper .line { display: block; color: #4a4a4a; font-size: 12px; }
 .paper .marks { position: absolute; }
-.paper .again { color: #9a9a9a; }
+.paper .again { color: #767676; }
 .paper small { display: block; color: #5c5c5c; font-size: 12px; font-weight: normal; }
 .paper tr.group > * { border-top: 1px solid #c8c8c8; }
 .paper tbody tr:hover > * { background: #eef4fa; }
