@@ -12,6 +12,6 @@ _LAST = (JUDGES, METHODS)
 
 def in_order(sections: Iterable[str]) -> list[str]:
     """Return these sections, each once, in the order of a paper."""
-    named = [name for name in dict.fromkeys(sections) if name not in (RATES, *_LAST)]
-    found = {*sections}
+    found = dict.fromkeys(sections)
+    named = [name for name in found if name not in (RATES, *_LAST)]
     return [name for name in (RATES, *named, *_LAST) if name in found]

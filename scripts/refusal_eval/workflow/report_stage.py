@@ -37,7 +37,7 @@ class _Shown(NamedTuple):
 def entries(study: Study) -> list[Entry]:
     """Return the entries of the report, as Snakemake will sort them."""
     shown = _shown(study)
-    sections = in_order(one.section for one in shown)
+    sections = in_order([*(table.report[0] for table in study.tables.values()), *(one.section for one in shown)])
     found = []
     for number, section in enumerate(sections, 1):
         own = [one for one in shown if one.section == section]

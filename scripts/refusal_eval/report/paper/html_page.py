@@ -67,4 +67,5 @@ def _link(name: str, content: bytes) -> str:
 
 
 def _data(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    # In lines, at which browsers do not stop: a longer one than 10,000 characters fits no report of Snakemake.
+    return f"data:{kind};base64,{base64.encodebytes(content).decode('ascii').strip()}"
