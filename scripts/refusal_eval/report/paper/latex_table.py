@@ -171,7 +171,7 @@ def _rows(table: Table, columns: Sequence[LatexColumn], rows: Sequence[int]) -> 
     tall = any("\\begin{tabular}" in column.cells[row] for column in columns for row in rows)
     between = "\n\\addlinespace[2pt]\n" if tall else "\n"
     span = sum(1 + column.is_pair for column in columns)
-    parts = []
+    parts: list[str] = []
     for heading, all_of_it in table.sections():
         own = [" & ".join(column.cells[row] for column in columns) + r" \\" for row in all_of_it if row in rows]
         if heading and own:
