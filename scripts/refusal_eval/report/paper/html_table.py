@@ -20,7 +20,7 @@ class _Column:
     """How one column is shown.
 
     Attributes:
-        side: where its text stands.
+        side: where its text stands, and `begins` where a group of columns does.
         key: whether it names the rows.
         parted: whether what follows a number has a column of its own.
     """
@@ -32,21 +32,29 @@ class _Column:
 
 def html_table(table: Table) -> str:
     """Return the table as a `figure`, caption above and notes below; labels cannot turn into markup."""
-    rests = [any(_rest(row[i]).startswith(("[", "(")) for row in table.rows) for i in range(len(table.header))]
-    stacked = sum(rests) > _MOST_BESIDE
-    columns = [
-        _Column(_SIDES[align], i < table.keys, not stacked and any(_rest(row[i]) for row in table.rows))
-        for i, align in enumerate(table.align)
-    ]
-    style = "stacked" if stacked else "beside"
-    head = "".join(_head(text, column) for text, column in zip(table.header, columns, strict=True))
+    columns, stacked = _columns(table)
+    head = "".join(map(_head, table.header[table.headings :], columns))
     notes = "".join(f"<p>{html_escaped(note)}</p>\n" for note in table.notes)
     return (
         f'<figure class="table">\n<figcaption><p><b>{html_escaped(table.caption)}</b></p></figcaption>\n'
-        f'<div class="wide"><table class="{style}">\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="wide"><table class="{"stacked" if stacked else "beside"}">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{_rows(table, columns)}</tbody>\n</table></div>\n"
         f'<div class="notes">\n{notes}</div>\n</figure>\n'
     )
+
+
+def _columns(table: Table) -> tuple[list[_Column], bool]:
+    """Return the columns below the headings, and whether what follows a number stands on a line of its own."""
+    shown = range(table.headings, len(table.header))
+    rests = {i: [_rest(row[i]) for row in table.rows] for i in shown}
+    stacked = sum(any(rest.startswith(("[", "(")) for rest in rests[i]) for i in shown) > _MOST_BESIDE
+    groups = ["", *table.groups] if table.groups else [""] * (len(table.header) - table.keys + 1)
+    columns = []
+    for i in shown:
+        begins = i > table.keys and groups[i - table.keys] != groups[i - table.keys + 1]
+        side = _SIDES[table.align[i]] + " begins" * begins
+        columns.append(_Column(side, i < table.keys, not stacked and any(rests[i])))
+    return columns, stacked
 
 
 def html_escaped(text: str) -> str:
@@ -62,21 +70,22 @@ def _head(text: str, column: _Column) -> str:
 
 
 def _rows(table: Table, columns: Sequence[_Column]) -> str:
-    rows, above = [], None
-    for number, row in enumerate(table.rows):
-        keys = row[: table.keys]
-        same = 0  # names that the row above has as well
-        while above is not None and same < table.keys - 1 and above[same] == keys[same]:
-            same += 1
-        begins = table.keys > 1 and above is not None and not same
-        cells = [
-            _cell(cell, column, (number, i) in table.bold, again=i < same)
-            for i, (cell, column) in enumerate(zip(row, columns, strict=True))
-        ]
-        group = ' class="group"' * begins
-        rows.append(f"<tr{group}>{''.join(cells)}</tr>\n")
-        above = keys
-    return "".join(rows)
+    lines = []
+    span = sum(1 + column.parted for column in columns)
+    for heading, rows in table.sections():
+        if heading:
+            lines.append(f'<tr class="heading"><th colspan="{span}" scope="rowgroup">{html_escaped(heading)}</th></tr>\n')
+        above: Sequence[str] = ()
+        for number in rows:
+            row, names = table.rows[number][table.headings :], table.keys - table.headings
+            # Names that the row above has as well; the last one always is its own.
+            same = next((i for i in range(names - 1) if above[i] != row[i]), names - 1) if above else 0
+            group = ' class="group"' * bool(names > 1 and above and not same)
+            bold = {i - table.headings for of, i in table.bold if of == number}
+            cells = [_cell(row[i], column, i in bold, again=i < same) for i, column in enumerate(columns)]
+            lines.append(f"<tr{group}>{''.join(cells)}</tr>\n")
+            above = row
+    return "".join(lines)
 
 
 def _cell(cell: str, column: _Column, bold: bool, again: bool) -> str:
@@ -88,7 +97,7 @@ def _cell(cell: str, column: _Column, bold: bool, again: bool) -> str:
     if column.parted:
         if not rest and number_parts(cell) is None and len(cell) > _SHORT:
             return f'<td colspan="2" class="{column.side}">{shown}</td>'
-        return f'<td class="right number">{shown}</td><td class="rest">{html_escaped(rest)}</td>'
+        return f'<td class="{column.side} number">{shown}</td><td class="rest">{html_escaped(rest)}</td>'
     kind = "line" if rest.startswith(("[", "(")) else "marks"
     shown += f'<span class="{kind}">{html_escaped(rest)}</span>' if rest else ""
     return f'<td class="{column.side}">{shown}</td>'

@@ -37,6 +37,11 @@ STYLE = """\
 .paper .rest { padding-left: 3px; color: #4a4a4a; }
 .paper .line { display: block; color: #4a4a4a; font-size: 12px; }
 .paper .marks { position: absolute; }
+.paper .stacked th, .paper .stacked td { padding: 3px 5px; }
+.paper .stacked th[scope=row] { min-width: 4em; }
+.paper .stacked .line { font-size: 11px; }
+.paper .begins, .paper .stacked .begins { padding-left: 18px; }
+.paper tr.heading th { padding-top: 10px; font-style: italic; }
 .paper .again { color: #767676; }
 .paper small { display: block; color: #5c5c5c; font-size: 12px; font-weight: normal; }
 .paper tr.group > * { border-top: 1px solid #c8c8c8; }
