@@ -9,8 +9,7 @@ from refusal_eval.config.kinds import PROTOCOLS, TABLES
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.finished_table import finished
-        forms = {Path(path).name: text.encode() for path, text in zip(outputs, texts, strict=False)}
-        texts.append(tables_page(printed, forms))
+from refusal_eval.report.paper.html_page import tables_page
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.features.rates.judge_errors import Errors, judge_errors
 from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import (
@@ -26,7 +27,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.reference import pairs_shown, reference_model
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import JUDGES, OF_PRIMARY, StudyTable
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import rate_text
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.report.results.results_files import estimates_in

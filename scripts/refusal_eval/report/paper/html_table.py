@@ -65,7 +65,9 @@ def html_escaped(text: str) -> str:
 def _head(text: str, column: _Column) -> str:
     name, bracket, rest = text.partition("\n(")
     small = f"<small>{html_escaped(f'({rest}')}</small>" if bracket else ""
-    side, span = ("middle", ' colspan="2"') if column.parted else (column.side, "")
+    side, span = column.side, ""
+    if column.parted:
+        side, span = side.replace("right", "middle"), ' colspan="2"'
     return f'<th scope="col" class="{side}"{span}>{html_escaped(name)}{small}</th>'
 
 
