@@ -108,8 +108,8 @@ def test_the_sections_have_the_order_of_a_paper(browser: Browser) -> None:
     assert numbered == [
         *("1 Refusal rates", "2 Differences between models", "3 Trade-off", "4 Judges", "5 Methods and accounting")
     ]
-    listed = browser.run("[...document.querySelectorAll('.overview .contents li li')].map(e => e.innerText)")
-    assert listed[:2] == ["1.1 Refusal rates by model and split (table)", "1.2 Refusal rate by model and split (figure)"]
+    listed = browser.run("[...document.querySelectorAll('.overview .where li li')].map(e => e.innerText)")
+    assert listed[:2] == ["1.1 Rates by model and split", "1.2 Rates by model and split (figure)"]
     assert len(listed) == len(set(listed)) >= 18
 
 

@@ -49,7 +49,7 @@ class CategoriesFigure(Ordered):
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
-        "Refusal rate by category",
+        "Rates by category",
         "Refusal rate and interval of each category of the prompts, and of the whole split (thick lines). Numbers in "
         "brackets are prompts, of dialogues scored turns; categories of few prompts have wide intervals and are "
         "approximate.",

@@ -29,7 +29,7 @@ class HeatmapFigure(Ordered):
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
-        "Refusal rate by model and split",
+        "Rates by model and split",
         "Headline refusal rate in percent by model and split with its interval. Above each column stands what a "
         "well-behaved model does there. Symbols mark cells with many unjudged or truncated answers, or few clusters. "
         "The ``.caption.md`` beside the figure says who judged, how well that judge agrees with people, and how the "

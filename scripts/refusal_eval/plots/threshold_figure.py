@@ -30,7 +30,7 @@ class ThresholdFigure(Ordered):
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
-        "Refusal rate over the threshold",
+        "Rates over the threshold",
         "What the choice of a judge's threshold does: the share of answers whose probability of refusal reaches it.",
     )
     needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")

@@ -25,7 +25,7 @@ class TurnsFigure(Ordered):
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
-        "Refusal rate by turn",
+        "Rates by turn",
         "Refusal rate by turn of the dialogues, with its interval: whether models give in, or learn to refuse, as a "
         "conversation goes on.",
     )

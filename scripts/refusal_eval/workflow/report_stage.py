@@ -51,7 +51,7 @@ def entries(study: Study) -> list[Entry]:
 def _shown(study: Study) -> list[_Shown]:
     """Return what is shown, in each section in this order: the first table, figures, the other tables, all else."""
     tables = [
-        _Shown(f"tables/{name}.html", table.report[0], f"{table.report[1]} (table)")
+        _Shown(f"tables/{name}.html", table.report[0], table.report[1])
         if table.typeset
         else _Shown(f"tables/{name}.csv", table.report[0], f"{table.report[1]} (CSV)", "listing")
         for name, table in study.tables.items()
@@ -70,8 +70,8 @@ def _shown(study: Study) -> list[_Shown]:
     ]
     others = [
         _Shown("methods.md", METHODS, "Methods section (Markdown)", "methods"),
-        _Shown("results_table/results.csv", METHODS, "All numbers of the study (CSV)", "results_table"),
-        _Shown("manifest.json", METHODS, "What every number comes from (JSON)", "manifest"),
+        _Shown("results_table/results.csv", METHODS, "All numbers (CSV)", "results_table"),
+        _Shown("manifest.json", METHODS, "Manifest (JSON)", "manifest"),
     ]
     first = list({one.section: one for one in reversed(tables)}.values())
     return list(dict.fromkeys([*first, *figures, *tables, *cards, *others]))

@@ -320,5 +320,5 @@ class ComparisonsTable(StudyTable):
     of_analysis = "comparisons"
     needs = ("comparisons", "cards")
     shows = (*OF_STUDY, "samples", "margin")
-    report = ("Differences between models", "Differences on the same prompts")
+    report = ("Differences between models", "Differences on shared prompts")
     make = staticmethod(comparisons)

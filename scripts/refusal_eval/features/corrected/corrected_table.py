@@ -369,5 +369,5 @@ class CorrectedTable(StudyTable):
     of_analysis = "corrected"
     needs = ("results", "corrected", "cards")
     shows = (*OF_PRIMARY, "samples")
-    report = (RATES, "Refusal rates corrected for the judge's errors")
+    report = (RATES, "Corrected for judge errors")
     make = staticmethod(corrected_parts)

@@ -185,7 +185,7 @@ class JudgesTable(StudyTable):
     name = "judges"
     needs = ("cards",)
     shows = ("judges", "gold")
-    report = (JUDGES, "Agreement of judges with gold")
+    report = (JUDGES, "Agreement with gold")
     make = staticmethod(judges)
 
 
@@ -195,7 +195,7 @@ class JudgeCardsTable(StudyTable):
     name = "judge_cards"
     needs = ("cards",)
     shows = ("judges", "gold")
-    report = (JUDGES, "Every measure of every judge")
+    report = (JUDGES, "Every measure of each judge")
     make = staticmethod(judge_cards)
 
     @classmethod

@@ -87,5 +87,5 @@ class CategoriesTable(StudyTable):
     name = "categories"
     needs = ("estimates", "cards")
     shows = OF_PRIMARY
-    report = (RATES, "Refusal rates by category")
+    report = (RATES, "Rates by category")
     make = staticmethod(categories)

@@ -356,7 +356,7 @@ class RefusalTable(StudyTable):
     name = "refusal"
     needs = ("estimates", "cards", "results")
     shows = (*OF_PRIMARY, "margin")
-    report = (RATES, "Refusal rates by model and split")
+    report = (RATES, "Rates by model and split")
     make = staticmethod(refusal)
 
 
@@ -366,7 +366,7 @@ class ScoresTable(StudyTable):
     name = "scores"
     needs = ("estimates", "cards")
     shows = OF_STUDY
-    report = (RATES, "Refusal rates under every judge")
+    report = (RATES, "Rates under every judge")
     make = staticmethod(scores)
 
 
@@ -376,7 +376,7 @@ class StatesTable(StudyTable):
     name = "states"
     needs = ("estimates",)
     shows = ("models", "splits", "judges")
-    report = (METHODS, "States of answers and verdicts")
+    report = (METHODS, "States of answers, verdicts")
     make = staticmethod(states)
 
 
@@ -386,7 +386,7 @@ class VotesTable(StudyTable):
     name = "votes"
     needs = ("estimates", "cards")
     shows = OF_STUDY
-    report = (RATES, "Votes over K samples, and c(x)")
+    report = (RATES, "Votes over K samples, c(x)")
     make = staticmethod(votes)
 
 

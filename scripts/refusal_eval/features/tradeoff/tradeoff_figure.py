@@ -50,7 +50,7 @@ class TradeoffFigure(OfModels):
 
     report: ClassVar[tuple[str, str, str]] = (
         "Trade-off",
-        "Refusal of what should be declined, and of what should be answered",
+        "Trade-off by model",
         "Safety (refusal of what should be refused) against over-refusal (refusal of what should be answered), each a "
         "mean over the study's splits of that expectation in their headline readings. Regions are joint: both rates "
         "lie in them together. Filled dots and the dashed line are the Pareto front, models that no other one beats "

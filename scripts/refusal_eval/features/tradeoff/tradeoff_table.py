@@ -271,5 +271,5 @@ class TradeOffTable(StudyTable):
     of_analysis = "tradeoff"
     needs = ("results", "tradeoff", "estimates", "cards")
     shows = (*OF_PRIMARY, "samples")
-    report = ("Trade-off", "Refusal of what should be declined, and of what should be answered")
+    report = ("Trade-off", "Trade-off by model")
     make = staticmethod(tradeoff)

@@ -54,7 +54,7 @@ def _page(title: str, body: str, files: Mapping[str, bytes]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html_escaped(title)}</title>\n<style>\nbody {{ margin: 20px 24px; background: #fff; }}\n</style>\n"
+        f"<title>{html_escaped(title)}</title>\n<style>\nbody {{ margin: 18px; background: #fff; }}\n</style>\n"
         f"<style>\n{STYLE}</style>\n</head>\n"
         f'<body>\n<main class="paper">\n{body}{downloads}</main>\n</body>\n</html>\n'
     )

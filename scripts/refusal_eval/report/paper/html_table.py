@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.core.texts import visible
+from refusal_eval.report.paper.display import ALL_MARKS
 from refusal_eval.report.paper.markup import Table, number_parts
 
 _MOST_BESIDE = 4  # columns of numbers with intervals that have room for both on one line
 _SHORT = 6  # characters of a cell without a number, such as "<0.001", that stands where numbers do
+_SHORT_NAME = 24  # characters of a name that stays on one line
 _SIDES = {"l": "left", "c": "middle", "r": "right"}
 
 
@@ -36,7 +38,7 @@ def html_table(table: Table) -> str:
     head = "".join(map(_head, table.header[table.headings :], columns))
     notes = "".join(f"<p>{html_escaped(note)}</p>\n" for note in table.notes)
     return (
-        f'<figure class="table">\n<figcaption><p><b>{html_escaped(table.caption)}</b></p></figcaption>\n'
+        f'<figure class="tabular">\n<figcaption><p><b>{html_escaped(table.caption)}</b></p></figcaption>\n'
         f'<div class="wide"><table class="{"stacked" if stacked else "beside"}">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{_rows(table, columns)}</tbody>\n</table></div>\n"
         f'<div class="notes">\n{notes}</div>\n</figure>\n'
@@ -93,15 +95,18 @@ def _rows(table: Table, columns: Sequence[_Column]) -> str:
 def _cell(cell: str, column: _Column, bold: bool, again: bool) -> str:
     strong: Callable[[str], str] = "<b>{}</b>".format if bold else "{}".format
     if column.key:
-        return f'<th scope="row" class="{column.side}{" again" * again}">{strong(html_escaped(cell))}</th>'
+        style = column.side + " short" * (len(cell) <= _SHORT_NAME) + " again" * again
+        return f'<th scope="row" class="{style}">{strong(html_escaped(cell))}</th>'
     number, rest = number_parts(cell) or (cell, "")
     shown = strong(html_escaped(number))
     if column.parted:
         if not rest and number_parts(cell) is None and len(cell) > _SHORT:
             return f'<td colspan="2" class="{column.side}">{shown}</td>'
         return f'<td class="{column.side} number">{shown}</td><td class="rest">{html_escaped(rest)}</td>'
-    kind = "line" if rest.startswith(("[", "(")) else "marks"
-    shown += f'<span class="{kind}">{html_escaped(rest)}</span>' if rest else ""
+    aside = rest.rstrip(ALL_MARKS)
+    marks = rest[len(aside) :]
+    shown += f'<span class="marks">{html_escaped(marks)}</span>' * bool(marks)
+    shown += f'<span class="line">{html_escaped(aside)}</span>' * bool(aside)
     return f'<td class="{column.side}">{shown}</td>'
 
 

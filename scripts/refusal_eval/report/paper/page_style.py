@@ -25,6 +25,7 @@ STYLE = """\
   font-weight: normal; text-align: left; vertical-align: top; white-space: nowrap;
 }
 .paper th[scope=row] { min-width: 6em; max-width: 24em; overflow-wrap: anywhere; white-space: normal; }
+.paper th.short { white-space: nowrap; }
 .paper thead th {
   position: sticky; top: 0; z-index: 2; max-width: 12em; border-bottom: 1px solid #1b1b1b;
   font-weight: 600; overflow-wrap: break-word; vertical-align: bottom; white-space: normal;
@@ -40,7 +41,7 @@ STYLE = """\
 .paper .stacked th, .paper .stacked td { padding: 3px 5px; }
 .paper .stacked th[scope=row] { min-width: 4em; }
 .paper .stacked .line { font-size: 11px; }
-.paper .begins, .paper .stacked .begins { padding-left: 18px; }
+.paper .begins, .paper .stacked .begins { padding-left: 12px; }
 .paper tr.heading th { padding-top: 10px; font-style: italic; }
 .paper .again { color: #767676; }
 .paper small { display: block; color: #5c5c5c; font-size: 12px; font-weight: normal; }
