@@ -41,7 +41,10 @@ rule judge_card_figure:
     input:
         f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json",
     output:
-        collect(f"{RESULTS}/figures/judge_cards/{{{{judge}}}}/{{{{gold}}}}.{{ending}}", ending=["svg", "pdf", "png", "html"]),
+        collect(
+            f"{RESULTS}/figures/judge_cards/{{{{judge}}}}/{{{{gold}}}}.{{ending}}",
+            ending=["svg", "pdf", "png", "html"],
+        ),
     log:
         f"{LOGS}/judge_card_figure/{{judge}}/{{gold}}.log",
     localrule: True

@@ -78,7 +78,8 @@ def _rows(table: Table, columns: Sequence[_Column]) -> str:
     span = sum(1 + column.parted for column in columns)
     for heading, rows in table.sections():
         if heading:
-            lines.append(f'<tr class="heading"><th colspan="{span}" scope="rowgroup">{html_escaped(heading)}</th></tr>\n')
+            title = html_escaped(heading)
+            lines.append(f'<tr class="heading"><th colspan="{span}" scope="rowgroup">{title}</th></tr>\n')
         above: Sequence[str] = ()
         for number in rows:
             row, names = table.rows[number][table.headings :], table.keys - table.headings
