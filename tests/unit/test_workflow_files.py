@@ -316,7 +316,7 @@ def test_a_list_that_nobody_prints_is_a_csv_alone(project):
         name: {file for file in files if file.startswith(f"{name}.")} for name in ("judges_disagree", "judges_agree")
     }
     assert made["judges_disagree"] == {"judges_disagree.csv"}
-    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex"}
+    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex", "judges_agree.html"}
 
 
 def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):
