@@ -119,7 +119,7 @@ class Study(Entry):
         None,
         description="The paper that figures and tables are for: `neurips` or `iclr` (one column of 13.97 cm), "
         "`icml` (text 17.14 cm, columns 8.25 cm wide), `acl` (16.0 and 7.7), `nature` (18.3 and 8.9), or "
-        "`{width: 13.9cm}`, with `column` where it has two. It sets the width of every figure and where tables break; a "
+        "`{width: 13.9cm}`, with `column` if it has two. It sets the width of every figure and where tables break: a "
         "change redraws figures and typesets tables again, nothing else. Default: 17.5 and 8.5 cm.",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
