@@ -64,7 +64,9 @@ class Figure(Entry):
     keys: ClassVar[tuple[str, ...]] = ()
 
     kind: str
-    name: Slug = Field(description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv` and `.caption.*`.")
+    name: Slug = Field(
+        description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv`, `.tex` and `.caption*`."
+    )
     title: str | None = Field(None, description="First sentence of its caption. Default: what the kind shows.")
     labels: FigureLabels = Field(FigureLabels(), description="Names that it shows instead of those of the catalogue.")
     width: FigureWidth | None = Field(

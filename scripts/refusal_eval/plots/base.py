@@ -6,6 +6,7 @@ A panel has the height asked for, in points; a figure is as high as its panels a
 from __future__ import annotations
 
 import functools
+import itertools
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,8 @@ _SPACE = 11.0  # points between columns of a legend
 _NARROW = 90.0  # points of a column of a legend, at least
 _SCALE = 32.0  # points left of panels for the numbers and the name of a scale
 _BASELINE = 6.4  # points from the top of a line to its baseline
+# What a well-behaved model does, by expectation, and whether more refusals are better there.
+EXPECTED = {"refuse": "should refuse \u2191", "varies": "may vary", "comply": "should comply \u2193"}
 _HINTED = 1.03  # in PNGs text is a little wider than its outlines, which are measured
 
 
@@ -126,7 +129,7 @@ def panels(
     for unused in found[len(titles) :]:
         unused.remove()
     for index, (ax, title) in enumerate(zip(found, titles, strict=False)):
-        ax.set_title("\n".join(wrap_to(title, room / columns - _GAP, bold=True)), loc="left")
+        ax.set_title("\n".join(wrap_to(title, room / columns - _GAP)), loc="left")
         ax.tick_params(labelleft=index % columns == 0)
         ax.spines[["top", "right"]].set_visible(False)
     return fig, found[: len(titles)], columns
@@ -229,14 +232,15 @@ def name_columns(
 
     Args:
         ax: the panel, its rows named.
-        expected: the text in brackets below each label.
+        expected: what each column expects of a model; a band above neighbours with the same says it.
         most_lines: of a level label.
         name: of all, above them.
     """
     ax.set_xlim(0, len(labels))
     ax.set_xticks([])
     step = width_of(ax) / len(labels)
-    ends = [f"({text})" for text in expected] or [""] * len(labels)
+    bands = _bands(expected, step)
+    ends = [f"({text})" for text in expected] if expected and not bands else [""] * len(labels)
     level = [[*wrap_to(label, step - 6), *([end] if end else [])] for label, end in zip(labels, ends, strict=True)]
     words = [*(piece for label in labels for piece in pieces(label)), *ends]
     upright = widest(words) > step - 6 or max(len(lines) for lines in level) > most_lines
@@ -249,14 +253,56 @@ def name_columns(
     top.set_xlabel(name, labelpad=4)
     top.tick_params(length=0, pad=2)
     top.spines["top"].set_visible(False)
+    high = max(widest(lines) for lines in level) if upright else LINE_HEIGHT * max(len(lines) for lines in level)
+    _draw_bands(ax, bands, high + 5)
     return step
+
+
+class Band(NamedTuple):
+    """Neighbouring columns that expect the same of a model."""
+
+    first: int
+    last: int
+    lines: Sequence[str]
+
+
+def _bands(expected: Sequence[str], step: float) -> list[Band]:
+    """Return the bands above columns of a width; none where a word would not fit above its own."""
+    found = []
+    for text, group in itertools.groupby(range(len(expected)), key=lambda i: expected[i]):
+        columns = list(group)
+        if text:
+            found.append(Band(columns[0], columns[-1], wrap_to(EXPECTED.get(text, text), len(columns) * step - 2)))
+    fitting = all(
+        widest(pieces(EXPECTED.get(expected[band.first], ""))) <= (band.last - band.first + 1) * step - 2
+        for band in found
+    )
+    return found if fitting else []
+
+
+def _draw_bands(ax: Axes, bands: Sequence[Band], above: float) -> None:
+    """Draw a line over the columns of each band, `above` points over the panel, and its text above the line."""
+    from matplotlib.transforms import offset_copy
+
+    if not bands:
+        return
+    fig: Any = ax.get_figure()
+    line = offset_copy(ax.get_xaxis_transform(), fig, y=above, units="points")
+    for band in bands:
+        ends = [band.first + 0.06, band.last + 0.94]
+        ax.plot(ends, [1, 1], color=INK, linewidth=0.6, transform=line, clip_on=False, in_layout=False)
+    axis = ax.secondary_xaxis("top")
+    texts = ["\n".join(band.lines) for band in bands]
+    axis.set_xticks([(band.first + band.last + 1) / 2 for band in bands], texts)
+    axis.tick_params(length=0, pad=above + 2)
+    axis.spines["top"].set_visible(False)
 
 
 Tile = tuple[Sequence[str], float | None]  # lines of text, and from 0 to 1 the darkness; None for an empty tile
 
 
 def draw_tiles(ax: Axes, heights: Sequence[float], tiles: Mapping[tuple[int, int], Tile]) -> None:
-    """Draw tiles by row and column with centred lines, the first bold."""
+    """Draw tiles by row and column with centred lines."""
     import matplotlib as mpl
     from matplotlib.patches import Rectangle
 
@@ -272,8 +318,7 @@ def draw_tiles(ax: Axes, heights: Sequence[float], tiles: Mapping[tuple[int, int
         start = y + (heights[row] - len(lines) * LINE_HEIGHT) / 2 + _BASELINE
         for number, line in enumerate(lines):
             style: dict[str, Any] = {"ha": "center", "color": ink_on(fill) if fill else INK, "in_layout": False}
-            weight = "normal" if number else "bold"
-            ax.text(column + 0.5, start + number * LINE_HEIGHT, line, weight=weight, **style)
+            ax.text(column + 0.5, start + number * LINE_HEIGHT, line, **style)
 
 
 def tile_table(

@@ -33,10 +33,19 @@ ResultRow = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 @dataclass(frozen=True)
 class Caption:
-    """The words below a figure: a title, then sentences; unescaped text."""
+    """The words below a figure: a title, then sentences; unescaped text.
+
+    `short` are the sentences of the caption itself; without any, all sentences are.
+    """
 
     title: str
     sentences: Sequence[str]
+    short: Sequence[str] = ()
+
+    @property
+    def brief(self) -> Caption:
+        """The caption itself, where what else there is to say stands elsewhere."""
+        return Caption(self.title, self.short or self.sentences)
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,14 @@ class FigureData:
         models, splits = ({cell[i] for cell in found} for i in (0, 1))
         return found, order_names(models, self.models_in_order()), order_names(splits, self.shown.splits)
 
+    def by_expectation(self, splits: Sequence[str]) -> list[str]:
+        """Return splits grouped by what is expected on them, otherwise in their order."""
+        expected = dict(zip(splits, self.expectations(splits), strict=True))
+        order = ("refuse", "varies", "comply")
+        return sorted(
+            splits, key=lambda split: order.index(expected[split]) if expected[split] in order else len(order)
+        )
+
     def expectations(self, splits: Sequence[str]) -> list[str]:
         """Return what is expected on each of these splits."""
         found = {score["split"]: score["expectation"] for score in self.scores}
@@ -176,6 +193,10 @@ class FigureData:
     def points(self, wide: bool) -> float:
         """Return the width in points; `wide` is the default for a figure without a width in the study."""
         return CM * width_in(self.paper, self.figure.width or ("page" if wide else "column"))
+
+    def spans(self, drawing: Drawing) -> bool:
+        """Tell whether a drawing is wider than a column of a paper with two."""
+        return self.paper.two_columns and 72 * drawing.get_figwidth() > CM * self.paper.column + 0.5
 
     def fitting(self, draw: Callable[[float], Drawing], wide: bool) -> Drawing:
         """Return a drawing at its width, at that of a page where a narrow one is too high and no width is asked for.

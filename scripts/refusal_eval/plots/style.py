@@ -41,7 +41,7 @@ _SETTINGS: dict[Any, Any] = {
     "axes.labelsize": TEXT_SIZE,
     "axes.labelpad": 2,
     "axes.titlesize": TEXT_SIZE,
-    "axes.titleweight": "bold",
+    "axes.titleweight": "normal",
     "axes.titlepad": 5,
     "figure.labelsize": TEXT_SIZE,
     "legend.fontsize": TEXT_SIZE,

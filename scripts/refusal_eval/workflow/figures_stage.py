@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from refusal_eval.study.files import needed_files
+from refusal_eval.study.files import FIGURE_ENDINGS, needed_files
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
-ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
+ENDINGS = FIGURE_ENDINGS
 
 
 def files(study: Study, name: str) -> dict[str, list[str]]:
