@@ -16,6 +16,7 @@ import numpy as np
 from refusal_eval.plots.style import (
     BLUE,
     FAINT,
+    GREY,
     INK,
     LINE_HEIGHT,
     PAGE_HEIGHT,
@@ -36,6 +37,7 @@ _MARK = 16.0  # points for the mark of a series in a legend
 _SPACE = 11.0  # points between columns of a legend
 _NARROW = 90.0  # points of a column of a legend, at least
 _SCALE = 32.0  # points left of panels for the numbers and the name of a scale
+_NAME_GAP = 2.0  # points between panels and the name below all
 _BASELINE = 6.4  # points from the top of a line to its baseline
 # What a well-behaved model does, by expectation, and whether more refusals are better there.
 EXPECTED = {"refuse": "should refuse \u2191", "varies": "may vary", "comply": "should comply \u2193"}
@@ -161,7 +163,30 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
     for panel in fig.axes:
         left, bottom, width, height = (round(float(end), 6) for end in panel.get_position().bounds)
         panel.set_position((left, bottom, width, height))
+    _close_gap(fig)
     return fig
+
+
+def _close_gap(fig: Figure) -> None:
+    """Lower all panels onto the name below them, from which the layout keeps them too far."""
+    named = [text for text in fig.texts if text.get_text() and text.get_text() == fig.get_supxlabel()]
+    if not named:
+        return
+    fig.draw_without_rendering()
+    renderer: Any = fig._get_renderer()
+    to_points = 72 / fig.dpi
+    low = min(to_points * box.y0 for panel in fig.axes if (box := panel.get_tightbbox(renderer)) is not None)
+    gap = low - to_points * named[0].get_window_extent(renderer).y1 - _NAME_GAP
+    if gap <= 0:
+        return
+    high = points_high(fig)
+    label = named[0].get_position()[1] * high
+    fig.set_figheight(round((high - gap) / 72, 4))
+    for panel in fig.axes:
+        left, bottom, width, height = panel.get_position().bounds
+        place = (left, (bottom * high - gap) / (high - gap), width, height * high / (high - gap))
+        panel.set_position([round(float(end), 6) for end in place])
+    named[0].set_y(round(label / (high - gap), 6))
 
 
 def points_high(fig: Figure) -> float:
@@ -175,18 +200,21 @@ def width_of(ax: Axes) -> float:
     return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
 
 
-def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False) -> None:
-    """Name series above all panels, or below them, in as many columns as make it low.
+def legend(
+    fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False, right: float | None = None
+) -> None:
+    """Name series above all panels, below them, or right of them, in as many columns as make it low.
 
     Args:
         marks: of the series; none for texts that are numbered instead.
         texts: their names.
+        right: the points that there are for them right of the panels.
     """
     from matplotlib.lines import Line2D
 
     digits, space = len(str(len(texts))), "\u2007"  # as wide as a digit
     starts = ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)]
-    width = 72 * fig.get_figwidth() - 2 * EDGE
+    width = 72 * fig.get_figwidth() - 2 * EDGE if right is None else right - EDGE
 
     def rows_in(columns: int) -> list[list[list[str]]]:
         """Lines of each text; matplotlib fills columns one after the other. Numbers side by side are level."""
@@ -203,7 +231,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
     rows = rows_in(columns)
     broken = [row[column] for column in range(columns) for row in rows if column < len(row)]
     names = [start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken, strict=True)]
-    place: Any = "outside lower left" if below else "outside upper left"
+    place: Any = "outside lower left" if below else "outside upper left" if right is None else "outside right center"
     look: dict[str, Any] = {} if marks else {"handlelength": 0, "handletextpad": 0}
     handles = [*marks] or [Line2D([], [], linestyle="none")] * len(texts)
     fig.legend(handles, names, loc=place, ncols=columns, **look)
@@ -406,6 +434,8 @@ LOOKS = (
     Look("#E69F00", "#E69F00", "X", _DOTTED),
     Look("#56B4E9", "white", "*", _MIXED),
 )
+
+PLAIN = Look(GREY, GREY, "o")  # of what series have in common
 
 
 def draw_mark(

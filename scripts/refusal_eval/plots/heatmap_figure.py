@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _SCALE = 3.0  # points, the height of the colour scale
 _SIDE = 3.0  # points left free in a cell, both sides together
+Form = Callable[[str, str], str]
+# An interval and its marks, in the narrower form where one of them has no room for the wider.
+_FORMS: tuple[Form, ...] = (lambda ends, marks: ends + marks, lambda ends, marks: ends.strip("[]") + marks)
 _COLUMNS = 3  # splits that a narrow figure has room for
 
 
@@ -39,7 +42,8 @@ class HeatmapFigure(Ordered):
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
         "Refusal rate by model and split",
-        "Headline refusal rate in percent by model and split with its interval. Above the columns stands what a "
+        "Headline refusal rate in percent by model and split with its interval. "
+        " Above the columns stands what a "
         "well-behaved model does there. Symbols mark cells with many unjudged or truncated answers, or few clusters. "
         "The ``.caption_long.md`` beside the figure says who judged, how well that judge agrees with people, and how the "
         "interval was made.",
@@ -97,20 +101,23 @@ def _draw(
 
     def tiles_at(step: float) -> dict[tuple[int, int], Tile]:
         room = step - _SIDE
-        ends = {cell: _ends(score) + _marks(score, everywhere) for cell, score in cells.items()}
-        broken = any(text_width(text) > room for text in ends.values())
+        ends = [(_ends(score), _marks(score, everywhere)) for score in cells.values()]
+        form = next((form for form in _FORMS if all(text_width(form(*one)) <= room for one in ends)), None)
         found: dict[tuple[int, int], Tile] = {}
         for i, model in enumerate(rows):
             for j, split in enumerate(columns):
                 score = cells.get((model, split))
                 found[i, j] = ([NO_DATA], None)
                 if score is not None:
-                    found[i, j] = _cell_lines(score, everywhere, room, broken), headline(score)["rate"]
+                    found[i, j] = _cell_lines(score, everywhere, room, form), headline(score)["rate"]
         return found
 
     names, labels = [data.labels.model(model) for model in rows], [data.labels.split(split) for split in columns]
     expected = data.expectations(columns)
-    fig, (ax, scale), heights = tile_table(width, names, labels, tiles_at, below=[_SCALE], expected=expected)
+    narrowest = _SIDE + max(text_width(_FORMS[-1](_ends(score), _marks(score, everywhere))) for score in cells.values())
+    fig, (ax, scale), heights = tile_table(
+        width, names, labels, tiles_at, narrowest=narrowest, below=[_SCALE], expected=expected
+    )
     colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
     bar = fig.colorbar(colours, cax=scale, orientation="horizontal", ticks=[0, 50, 100])
     bar.outline.set_linewidth(0.4)
@@ -130,14 +137,14 @@ def _marks(score: Score, everywhere: Collection[str]) -> str:
     return mark_of(set(score["flags"]) - set(everywhere))
 
 
-def _cell_lines(score: Score, everywhere: Collection[str], width: float, broken: bool) -> list[str]:
+def _cell_lines(score: Score, everywhere: Collection[str], width: float, form: Form | None) -> list[str]:
     """Rate, then interval with the marks, as in tables; in narrow columns its upper end has a line of its own."""
     part, symbols = headline(score), _marks(score, everywhere)
     rate = percent(part["rate"], digits=0)
     if part["low"] is None or part["high"] is None:
         return [rate + symbols]
-    if not broken:
-        return [rate, _ends(score) + symbols]
+    if form is not None:
+        return [rate, form(_ends(score), symbols)]
     upper = percent(part["high"], digits=0)
     last = [upper + symbols] if text_width(upper + symbols) <= width else [upper, symbols]
     return [rate, percent(part["low"], digits=0) + EN_DASH, *last]

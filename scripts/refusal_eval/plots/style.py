@@ -24,7 +24,7 @@ LINE_HEIGHT = 8.6
 
 # Colours that people with any colour vision tell apart (Okabe & Ito 2008, "Color Universal Design").
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#8C8C8C"
-INK, FAINT = "#222222", "#E4E4E4"
+INK, FAINT, PALE = "#222222", "#E4E4E4", "#F2F2F2"
 # Light to dark in one hue: its order survives a black-and-white printer.
 RATE_COLOURS = "Blues"
 
