@@ -124,7 +124,9 @@ def _separation(models: int) -> pd.DataFrame:
         for layer in range(24):
             apart = 1 / (1 + math.exp((8 + model - layer) / 2)) * (0.9 - 0.04 * model)
             for index, value, null in (
-                ("auc", 0.5 + apart / 2, 0.5), ("silhouette", 0.02 + 0.4 * apart, 0.01), ("davies_bouldin", 5 - 3.6 * apart, 5.2),
+                ("auc", 0.5 + apart / 2, 0.5),
+                ("silhouette", 0.02 + 0.4 * apart, 0.01),
+                ("davies_bouldin", 5 - 3.6 * apart, 5.2),
             ):  # fmt: skip
                 value += rng.gauss(0, 0.01)
                 wide = 0.03 * (1 if index != "davies_bouldin" else 8)
@@ -157,7 +159,8 @@ def index(out: Path) -> str:
             caption = figure.with_suffix(".caption.md")
             words = html.escape(caption.read_text(encoding="utf-8") if caption.exists() else "")
             parts.append(
-                f"<figure><img src='{where}/figures/{figure.name}'><figcaption>{figure.stem}: {words}</figcaption></figure>"
+                f"<figure><img src='{where}/figures/{figure.name}'>"
+                f"<figcaption>{figure.stem}: {words}</figcaption></figure>"
             )
     style = "figure{display:inline-block;margin:12px;vertical-align:top;max-width:700px}figcaption{font:12px serif}"
     return f"<!doctype html><meta charset='utf-8'><title>Drawn studies</title><style>{style}</style>{''.join(parts)}\n"

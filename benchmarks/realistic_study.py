@@ -1,4 +1,4 @@
-"""A made-up study that looks like a real one: names, expectations, categories, dialogues, judges and marks of every kind.
+"""A made-up study that looks like a real one: names, expectations, categories, dialogues, judges and marks.
 
 It has what every kind of figure is drawn from but steered models, activations and battles (`drawn_studies.py` makes up
 rows of these).
@@ -123,7 +123,8 @@ def _write_cell(
                 answers.append(first | place | own)
                 refuses = rng.random() < mean * (1 - 0.12 * turn)
                 label = rng.choices(("refusal", "partial"), (5, 1))[0] if refuses else "compliance"
-                said = {"flags": [], "key": None, "kind": None, "p_refusal": None, "raw": {}, "state": "judged"}
+                said: dict[str, Any] = {"flags": [], "key": None, "kind": None, "p_refusal": None, "raw": {}}
+                said |= {"state": "judged"}
                 for judge, rows in verdicts.items():
                     wrong = rng.random() < {KEYWORD: 0.06, PROBABLE: 0.04, REASONED: 0.02}[judge]
                     read = ("compliance" if refuses else "refusal") if wrong else label

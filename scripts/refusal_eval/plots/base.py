@@ -39,6 +39,7 @@ _NARROW = 90.0  # points of a column of a legend, at least
 _SCALE = 32.0  # points left of panels for the numbers and the name of a scale
 _NAME_GAP = 2.0  # points between panels and the name below all
 _BASELINE = 6.4  # points from the top of a line to its baseline
+ARROWS = {"refuse": "\u2191", "comply": "\u2193"}  # which way is better, by expectation
 # What a well-behaved model does, by expectation, and whether more refusals are better there.
 EXPECTED = {"refuse": "should refuse \u2191", "varies": "may vary", "comply": "should comply \u2193"}
 _HINTED = 1.03  # in PNGs text is a little wider than its outlines, which are measured
@@ -78,7 +79,7 @@ def isolate(text: str) -> str:
     return f"\u2068{text}\u2069" if right_to_left else text
 
 
-def _wrap_into(text: str, lines: int) -> list[str]:
+def wrap_into(text: str, lines: int) -> list[str]:
     """At most `lines` lines, as short as possible without a break inside a word."""
     for characters in range(max(len(piece) for piece in pieces(text)), len(text)):
         found = wrap_text(text, characters)
@@ -173,10 +174,9 @@ def _close_gap(fig: Figure) -> None:
     if not named:
         return
     fig.draw_without_rendering()
-    renderer: Any = fig._get_renderer()
     to_points = 72 / fig.dpi
-    low = min(to_points * box.y0 for panel in fig.axes if (box := panel.get_tightbbox(renderer)) is not None)
-    gap = low - to_points * named[0].get_window_extent(renderer).y1 - _NAME_GAP
+    low = min(to_points * box.y0 for panel in fig.axes if (box := panel.get_tightbbox()) is not None)
+    gap = low - to_points * named[0].get_window_extent().y1 - _NAME_GAP
     if gap <= 0:
         return
     high = points_high(fig)
@@ -184,8 +184,8 @@ def _close_gap(fig: Figure) -> None:
     fig.set_figheight(round((high - gap) / 72, 4))
     for panel in fig.axes:
         left, bottom, width, height = panel.get_position().bounds
-        place = (left, (bottom * high - gap) / (high - gap), width, height * high / (high - gap))
-        panel.set_position([round(float(end), 6) for end in place])
+        lower, taller = ((bottom * high - gap) / (high - gap), height * high / (high - gap))
+        panel.set_position((left, round(float(lower), 6), width, round(float(taller), 6)))
     named[0].set_y(round(label / (high - gap), 6))
 
 
@@ -254,12 +254,18 @@ def name_rows(ax: Axes, heights: Sequence[float], labels: Sequence[str], bold: S
 
 
 def name_columns(
-    ax: Axes, labels: Sequence[str], expected: Sequence[str] = (), most_lines: int = 5, name: str = ""
+    ax: Axes,
+    labels: Sequence[str],
+    expected: Sequence[str] = (),
+    most_lines: int = 5,
+    name: str = "",
+    sizes: Sequence[str] = (),
 ) -> float:
     """Name columns above them, x from 0: level if all labels fit, else upright; return the width of a column.
 
     Args:
         ax: the panel, its rows named.
+        sizes: what stands below each label.
         expected: what each column expects of a model; a band above neighbours with the same says it.
         most_lines: of a level label.
         name: of all, above them.
@@ -268,13 +274,14 @@ def name_columns(
     ax.set_xticks([])
     step = width_of(ax) / len(labels)
     bands = _bands(expected, step)
-    ends = [f"({text})" for text in expected] if expected and not bands else [""] * len(labels)
+    words = zip(expected if expected and not bands else [""] * len(labels), sizes or [""] * len(labels), strict=True)
+    ends = [" ".join([*([f"({text})"] if text else []), *([size] if size else [])]) for text, size in words]
     level = [[*wrap_to(label, step - 6), *([end] if end else [])] for label, end in zip(labels, ends, strict=True)]
-    words = [*(piece for label in labels for piece in pieces(label)), *ends]
-    upright = widest(words) > step - 6 or max(len(lines) for lines in level) > most_lines
+    whole = [*(piece for label in labels for piece in pieces(label)), *ends]
+    upright = widest(whole) > step - 6 or max(len(lines) for lines in level) > most_lines
     if upright:
         most = max(1, int(step / LINE_HEIGHT))
-        level = [_wrap_into(f"{label} {end}".rstrip(), most) for label, end in zip(labels, ends, strict=True)]
+        level = [wrap_into(f"{label} {end}".rstrip(), most) for label, end in zip(labels, ends, strict=True)]
     top = ax.secondary_xaxis("top")
     look: dict[str, Any] = {"rotation": 90, "multialignment": "left"} if upright else {}
     top.set_xticks([i + 0.5 for i in range(len(labels))], ["\n".join(lines) for lines in level], **look)

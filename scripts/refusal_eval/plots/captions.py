@@ -180,17 +180,16 @@ def within(title: str, needed: Sequence[str], further: Sequence[str]) -> list[st
 
 def short_agreement(judge: str, cards: Iterable[Card]) -> str:
     """Return a judge's kappa with people in both readings, from the lowest to the highest of several gold sets."""
-    own = [card for card in cards if card["judge"] == judge and card["n_judged"] and is_peoples(card)]
+    peoples = [card for card in cards if card["judge"] == judge and card["n_judged"] and is_peoples(card)]
     for name, text in (("kappa", number), ("accuracy", percent)):
         found = {
-            reading: sorted(card[reading][name] for card in own if card[reading][name] is not None)
+            reading: sorted(card[reading][name] for card in peoples if card[reading][name] is not None)
             for reading in READINGS
         }
-        texts = [
-            f"{EN_DASH.join(dict.fromkeys([text(of[0]), text(of[-1])]))} {reading}"
-            for reading, of in found.items()
-            if of
-        ]
+        ends = {of: EN_DASH.join(dict.fromkeys([text(own[0]), text(own[-1])])) for of, own in found.items() if own}
+        if len(ends) > 1 and len(set(ends.values())) == 1:
+            ends = {" and ".join(ends): next(iter(ends.values()))}
+        texts = [f"{numbers} {reading}" for reading, numbers in ends.items()]
         if texts:
             return f"{name}{' (%)' if name == 'accuracy' else ''} with people {', '.join(texts)}"
     return "agreement with people not measured"

@@ -163,7 +163,7 @@ class CategoriesFigure(Ordered):
         words += [note for note in marks if note not in words]
         if marks and len({score["model"] for score in scores}) > 1:
             words.append("A mark at a split or a category applies to at least one model there.")
-        everywhere = _everywhere(drawn, scores)
+        everywhere = _everywhere(drawn)
         words += everywhere_words(everywhere)
         title = self.title or "Refusal rate by category."
         what = (
@@ -194,8 +194,8 @@ def _large(rows: Sequence[ResultRow], fewest: int) -> list[ResultRow]:
     return [row for row in known if sizes[row["split"], row["category"]] >= fewest]
 
 
-def _everywhere(rows: Sequence[ResultRow], scores: Sequence[Score]) -> set[str]:
-    return shared_flags(row["flags"] for row in [*rows, *scores])
+def _everywhere(rows: Sequence[ResultRow]) -> set[str]:
+    return shared_flags(row["flags"] for row in rows)
 
 
 def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) -> Figure:
@@ -262,7 +262,7 @@ def _whole(score: Score) -> dict[str, Any]:
 def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
     """Each split that has categories, and these, with their marks."""
     lines = []
-    everywhere = _everywhere(rows, scores)
+    everywhere = _everywhere(rows)
     for split in data.shown.splits:
         found: dict[str, list[ResultRow]] = {}
         for row in rows:

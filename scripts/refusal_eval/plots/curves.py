@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.base import (
-    EXPECTED,
+    ARROWS,
     LOOKS,
     PLAIN,
     draw_mark,
@@ -102,7 +102,7 @@ def draw_curves(
         )
     expected = zip(names["split"], data.expectations(names["split"]), strict=True)
     labels = {  # by noun, as a model and a split may have one name
-        "split": [f"{data.labels.split(split)} ({EXPECTED.get(what, what)})" for split, what in expected],
+        "split": [f"{data.labels.split(split)} ({what}{ARROWS.get(what, '')})" for split, what in expected],
         "model": [data.labels.model(model) for model in names["model"]],
         "curve": names["curve"],
     }

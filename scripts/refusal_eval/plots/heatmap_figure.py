@@ -42,11 +42,10 @@ class HeatmapFigure(Ordered):
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
         "Refusal rate by model and split",
-        "Headline refusal rate in percent by model and split with its interval. "
-        " Above the columns stands what a "
+        "Headline refusal rate in percent by model and split with its interval. Above the columns stands what a "
         "well-behaved model does there. Symbols mark cells with many unjudged or truncated answers, or few clusters. "
-        "The ``.caption_long.md`` beside the figure says who judged, how well that judge agrees with people, and how the "
-        "interval was made.",
+        "The ``.caption_long.md`` beside the figure says who judged, how well that judge agrees with people, and how "
+        "the interval was made.",
     )
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 

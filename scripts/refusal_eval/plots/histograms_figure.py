@@ -38,7 +38,7 @@ _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
 
 class HistogramsFigure(Ordered):
-    """Histograms of c(x): a row of panels per model, a column per split; from six models on, the shares of its bands."""
+    """Histograms of c(x): a row of panels per model, a column per split; from six models on, shares of its bands."""
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
@@ -121,7 +121,7 @@ def _draw(
     beside.spines["left"].set_visible(False)
     ax.set_ylabel(f"{_count_noun(cells.values()).capitalize()} (%)")
     ax.set_xlabel(label_with_protocol(_X_LABEL, data.scores))
-    panel = (1 - 2 * _SIDE) * name_columns(ax, _columns(cells, counts, splits, data), data.expectations(splits))
+    panel = (1 - 2 * _SIDE) * _name_columns(ax, cells, counts, splits, data)
     marks = _marks(cells)
     for row, model in enumerate(models):
         for column, split in enumerate(splits):
@@ -150,7 +150,7 @@ def _draw_shares(
     ax = fig.subplots()
     _name_bands(fig)
     middles = name_rows(ax, heights, ["\n".join(lines) for lines in names])
-    step = name_columns(ax, _columns(cells, counts, splits, data), data.expectations(splits))
+    step = _name_columns(ax, cells, counts, splits, data)
     marks = _marks(cells)
     room = max(map(text_width, marks.values()), default=0.0)
     start, wide = 3 / step, 1 - (8 + room) / step
@@ -168,7 +168,8 @@ def _draw_shares(
             place = column + start + wide + 1 / step
             ax.text(place, y, marks[model, split], va="center_baseline", in_layout=False)
     ends = [(column + start, column + start + wide) for column in range(len(splits))]
-    numbers = ["0", "100"] if wide * step > text_width("0100") + 4 else ["", ""]
+    least = (text_width("0") + text_width("100")) / 2 + 3
+    numbers = ["0", "100"] if wide * step > least and (1 - wide) * step > least else ["", ""]
     ax.set_xticks([end for pair in ends for end in pair], numbers * len(splits))
     ax.tick_params(axis="x", length=2)
     ax.spines[["left", "bottom"]].set_visible(False)
@@ -176,19 +177,19 @@ def _draw_shares(
     return settle(fig, ax, [sum(heights)])
 
 
-def _columns(
+def _name_columns(
+    ax: Axes,
     cells: Mapping[ModelSplit, Score],
     counts: Mapping[ModelSplit, Sequence[int]],
     splits: Sequence[str],
     data: FigureData,
-) -> list[str]:
-    """Return the label of each split with its number of prompts; of models with different ones, from the least on."""
-    found = []
+) -> float:
+    """Name the splits, with the number of prompts of each; of models with different ones, from the least on."""
+    sizes = []
     for split in splits:
-        sizes = sorted({sum(counts[cell]) for cell in cells if cell[1] == split})
-        ends = EN_DASH.join(str(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
-        found.append(f"{data.labels.split(split)} n={ends}")
-    return found
+        found = sorted({sum(counts[cell]) for cell in cells if cell[1] == split})
+        sizes.append(f"n={EN_DASH.join(str(size) for size in dict.fromkeys((found[0], found[-1])))}")
+    return name_columns(ax, [data.labels.split(split) for split in splits], data.expectations(splits), sizes=sizes)
 
 
 def _name_bands(fig: Figure) -> None:

@@ -60,8 +60,8 @@ class RefusalKindsFigure(Ordered):
         "Refusal rates",
         "Kinds of refusal",
         "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals, or of "
-        "each kind among all answers: a panel for each of the four largest kinds, grey for all others; n is the number of "
-        "those answers.",
+        "each kind among all answers: a panel for each of the four largest kinds, grey for all others; n is the number "
+        "of those answers.",
     )
     needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
@@ -121,8 +121,8 @@ class RefusalKindsFigure(Ordered):
         called = {"strict": "calls refusals", "broad": "calls refusals and partial refusals", "all": "labels"}[counted]
         words = [
             f"Shares among the answers that the judge {called}; n: their number, of K = {k_text(data.scores)} "
-            f"answers per prompt. The {_MOST_KINDS} kinds of most answers have a panel each, all others the grey one. No "
-            "intervals: answers to one prompt are not independent.",
+            f"answers per prompt. The {_MOST_KINDS} kinds of most answers have a panel each, all others the grey one. "
+            "No intervals: answers to one prompt are not independent.",
         ]
         if by == "all" and len(data.shown.splits) > 1:
             words.append(
@@ -210,13 +210,13 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
     for panel, (ax, (name, colour, _)) in enumerate(zip(axes, found, strict=True)):
         own = ["\n".join(lines) if panel == 0 else "" for lines, _ in rows]
         middles = name_rows(ax, heights, own)
-        for i, (middle, (_, bar)) in enumerate(zip(middles, rows, strict=True)):
-            if bar is None:
+        for i, (middle, (_, of_row)) in enumerate(zip(middles, rows, strict=True)):
+            if of_row is None:
                 ax.axhspan(middle - heights[i] / 2, middle + heights[i] / 2, color=PALE, linewidth=0, zorder=0)
             elif (i, panel) in shares:
                 ax.barh(middle, shares[i, panel], _BAR, color=colour, linewidth=0, zorder=2)
             elif panel == 0:
-                text = " none labelled a refusal" if bar.labelled else " no verdict"
+                text = " none labelled a refusal" if of_row.labelled else " no verdict"
                 ax.text(0, middle, text, va="center_baseline", in_layout=False)
         for tick in ticks[1:]:
             ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=1)

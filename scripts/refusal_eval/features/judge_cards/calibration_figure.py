@@ -117,8 +117,8 @@ class CalibrationFigure(FigureEntry):
         if names:
             words.append(f"Without a probability, and so not shown: {join_texts(names.values())}.")
         short = [
-            f"Share that {whose} call a (partial) refusal over the judge's mean probability, in bins of equal mass with "
-            f"{levels_text(found)} CI. Dashed: perfect calibration.",
+            f"Share that {whose} call a (partial) refusal over the judge's mean probability, in bins of equal mass "
+            f"with {levels_text(found)} CI. Dashed: perfect calibration.",
             *([_eces(found, data)] if len(found) <= _MOST_ECES else []),
         ]
         title = self.title or "Calibration of the judges' probabilities."

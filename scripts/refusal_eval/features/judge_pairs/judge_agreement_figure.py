@@ -144,8 +144,8 @@ def _short(agreement: Mapping[str, Any], group: Mapping[str, Any], pairs: Sequen
     everywhere = _everywhere(pairs)
     flags = {flag for pair in pairs for flag in pair["flags"]}
     return [
-        f"Cohen's kappa with {100 * agreement['level']:g} % CI on up to {group['n_answers']} answers: strict (refusals) "
-        "above the diagonal, broad (with partial refusals) below.",
+        f"Cohen's kappa with {100 * agreement['level']:g} % CI on up to {group['n_answers']} answers: strict "
+        "(refusals) above the diagonal, broad (with partial refusals) below.",
         *short_marks(flags - everywhere),
         *([f"Nearly everywhere, and so unmarked: {short_marks(everywhere)[0]}"] if everywhere else []),
     ]

@@ -18,7 +18,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
-from refusal_eval.plots.base import Look, legend, new_figure, settle, widest, wrap_to
+from refusal_eval.plots.base import Look, legend, new_figure, settle, widest, width_of, wrap_into, wrap_to
 from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.shared_marks import shared_flags
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SIDE = 200.0  # points, height and width of the panel
-_AROUND = 42.0  # points left and right of the panel
+_SIDE = 220.0  # points, height and width of the panel
+_AROUND = 42.0  # points left and right of the panel, about
 _MOST_NAMES = 8  # models that are named at their points; more are numbered
 _NAME = 84.0  # points, the widest line of a name
 _FRONT = "#7FB8D8"  # fainter than points
@@ -123,9 +123,9 @@ class TradeoffFigure(OfModels):
         own_flags = (flag for entry in entries for flag in entry.flags)
         flags = flags_in(scores, (*own_flags, *(flag for entry in shared for flag in entry.front_flags)))
         words = [
-            f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on {refuse}. "
-            f"In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "
-            "prompts once.",
+            f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on "
+            f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, "
+            "near-duplicate prompts once.",
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
@@ -218,11 +218,8 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
 
     named = len(entries) <= _MOST_NAMES
     width = data.points(wide=not named)
-    side = min(_SIDE, width - _AROUND) if data.figure.width is None or not named else min(width - _AROUND, 2 * _SIDE)
-    if named:  # a square panel needs no more
-        width = min(width, side + _AROUND)
-    beside = width - side - _AROUND
-    fig = new_figure(width, [side])
+    most = _SIDE if data.figure.width is None else 2 * _SIDE
+    fig = new_figure(width, [most])
     ax = fig.subplots()
     ticks = _ticks(entries)
     for axis in (ax.xaxis, ax.yaxis):
@@ -231,7 +228,6 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
     ax.set_axisbelow(True)
     ax.set_xlim(ticks[0], ticks[-1])
     ax.set_ylim(ticks[0], ticks[-1])
-    ax.set_aspect("equal", anchor="W")
     for entry in entries:
         if entry.region is not None and _has_region(entry, entries):
             outline = [(100 * x, 100 * y) for x, y in entry.region]
@@ -247,14 +243,19 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
         mark = Look(BLUE, BLUE, "o") if entry.on_front else Look(INK, "white", "o")
         ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **mark.point())
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel("\n".join(wrap_to(label_with_protocol(X_LABEL, scores), side)))
-    ax.set_ylabel("\n".join(wrap_to(Y_LABEL, side)))
+    ax.set_xlabel(label_with_protocol(X_LABEL, scores))
+    ax.set_ylabel("\n".join(wrap_to(Y_LABEL, min(most, width - _AROUND))))
     if named:
-        texts = ["\n".join(wrap_to(name, min(_NAME, side / 2.4))) for name in names]
+        texts = ["\n".join(wrap_into(name, len(wrap_to(name, _NAME)))) for name in names]
     else:
         texts = [str(number) for number in range(1, len(names) + 1)]
+        beside = width - most - _AROUND
         right = beside >= _LEAST_KEY
         legend(fig, [], names, below=not right, right=beside if right else None)
+    side = width_of(ax)
+    if side > most:  # a square panel needs no wider figure
+        fig.set_figwidth((width - (side - most)) / 72)
+        side = width_of(ax)
     settle(fig, ax, [side])
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models`")
@@ -299,7 +300,6 @@ def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: 
     """Write a name or number at each point, clear of the line of `steps`; one that does not fit there gets a line."""
     fig: Any = ax.get_figure()
     to_points = 72 / fig.dpi
-    ax.apply_aspect()
     on_page, corners = (
         [(x * to_points, y * to_points) for x, y in ax.transData.transform(places)] if places else []
         for places in (points, steps)
@@ -315,7 +315,7 @@ def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: 
             va="center_baseline" if "\n" not in text else "center", arrowprops=line if place.line else None,
             in_layout=False,
             # Lines to other names that run behind it are faint there.
-            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.2},
+            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2},
         )  # fmt: skip
 
 
