@@ -136,13 +136,18 @@ def _headline(card: Card, show: Labels) -> list[str]:
         texts.append(f"Worst of {worst['of']} answering models, {name} (broad): {_summary(worst)}.")
     elif len(card["models"]) > 1:
         texts.append("No answering model has enough answers of both classes to be called the worst.")
-    return [*texts, f"All, strict: {_summary(card['strict'])}.", f"All, broad: {_summary(card['broad'])}."]
+    kappas = [f"{value_text(card[of]['kappa'], card[of]['intervals']['kappa'])} {of}" for of in ("strict", "broad")]
+    return [*texts, f"All: {_accuracy(card['broad'])} (broad), kappa {', '.join(kappas)}."]
+
+
+def _accuracy(part: Mapping[str, Any]) -> str:
+    share = part["balanced_accuracy"]
+    ends = share_text(share, part["intervals"]["balanced_accuracy"])
+    return f"balanced accuracy {ends}" + ("" if share is None else " %")
 
 
 def _summary(part: Mapping[str, Any]) -> str:
-    share = part["balanced_accuracy"]
-    accuracy = share_text(share, part["intervals"]["balanced_accuracy"]) + ("" if share is None else " %")
-    return f"balanced accuracy {accuracy}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}"
+    return f"{_accuracy(part)}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}"
 
 
 def _draw_forest(

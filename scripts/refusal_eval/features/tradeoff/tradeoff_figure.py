@@ -124,8 +124,8 @@ class TradeoffFigure(OfModels):
         flags = flags_in(scores, (*own_flags, *(flag for entry in shared for flag in entry.front_flags)))
         words = [
             f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on "
-            f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, "
-            "near-duplicate prompts once.",
+            f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split "
+            "counts alike, near-duplicate prompts once.",
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
