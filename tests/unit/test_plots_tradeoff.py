@@ -99,7 +99,10 @@ def test_the_caption_tells_the_reading_that_each_split_has() -> None:
         if row["estimand"] == "refusal_rate":
             row["reading"] = "strict" if row["pool"] == "comply" else "headline"
     text = words(draw("tradeoff", 1, list(splits), scores=scores, tradeoff=data, splits_of=listed))
-    assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
+    assert (
+        "refusal rates on split_00 (strict). Should be declined: mean of those on split_01 (broad), split_04 (strict)."
+        in text
+    )
 
 
 def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> None:
