@@ -29,7 +29,7 @@ def main(path: str, labels: Mapping[str, Any], threshold: float | None, stem: st
     card, show = read_json(path), Labels(**labels)
     save_figure(card_figure(card, show, threshold), stem)
     title = f"{show.judge(card['judge'])} on {show.gold(card['gold'])}."
-    write_text(f"{stem}.html", figure_page(title, [CAPTION], Path(stem)))
+    write_text(f"{stem}.html", figure_page(title, CAPTION, "", Path(stem)))
 
 
 if snakemake := globals().get("snakemake"):

@@ -82,15 +82,31 @@ def test_chinese_labels_are_printed_where_the_package_is_there(study: Path, tmp_
         assert "模型" in text
 
 
-def test_every_caption_compiles_with_the_preamble_beside_it(study: Path, tmp_path: Path) -> None:
-    captions = sorted((study / "figures").glob("*.caption.tex"))
-    assert {"refusal_heatmap", "c_histograms", "tau_sweep"} <= {c.name.removesuffix(".caption.tex") for c in captions}
-    shutil.copy(study / "figures" / "captions_preamble.tex", tmp_path)
+def test_every_figure_compiles_by_its_own_file_and_fits_its_page(study: Path, tmp_path: Path) -> None:
+    figures = sorted(path for path in (study / "figures").glob("*.tex") if not path.stem.count("."))
+    figures = [path for path in figures if path.stem != "captions_preamble"]
+    assert {"refusal_heatmap", "c_histograms", "tau_sweep"} <= {path.stem for path in figures}
     body = "\\listoffigures\n"
-    for caption in captions:
-        body += f"\\begin{{figure}}\n\\caption{{{caption.read_text(encoding='utf-8')}}}\n\\end{{figure}}\n\\clearpage\n"
+    body += "".join(
+        f"\\input{{{study}/figures/{path.name}}}\nFigure~\\ref{{fig:{path.stem.replace('_', '-')}}}.\\clearpage\n"
+        for path in figures
+    )
+    preamble = f"\\usepackage{{graphicx}}\n\\input{{{study}/figures/captions_preamble}}\n"
+    preamble += f"\\newcommand{{\\refusalevalfigures}}{{{study}/figures}}\n"
+    compiled(tmp_path, body, preamble)
+    log = compiled(tmp_path, body, preamble)  # the list of figures is there now
+    assert "undefined" not in log and "Float too large" not in log
+
+
+def test_every_long_caption_compiles_where_it_is_pasted(study: Path, tmp_path: Path) -> None:
+    captions = sorted((study / "figures").glob("*.caption_long.tex"))
+    shutil.copy(study / "figures" / "captions_preamble.tex", tmp_path)
+    body = "".join(
+        f"\\begin{{figure}}\n\\caption{{{caption.read_text(encoding='utf-8')}}}\n\\end{{figure}}\n\\clearpage\n"
+        for caption in captions
+    )
+    assert captions
     compiled(tmp_path, body, "\\input{captions_preamble}\n")
-    compiled(tmp_path, body, "\\input{captions_preamble}\n")  # the list of figures is there now
 
 
 def test_methods_and_references_compile(study: Path, tmp_path: Path) -> None:

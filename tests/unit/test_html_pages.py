@@ -40,7 +40,9 @@ class Cells(HTMLParser):
 
 def rates(columns: int, cell: str = "12.5 [8.1\u201318.0]\u2021") -> Table:
     header = ["Model", *(f"Split {i}\n(refuse, strict)" for i in range(columns))]
-    return Table("rates", "Rates.", header, [["one", *[cell] * columns], ["two", *["\u2013"] * columns]], ["\u2021 cut."])
+    return Table(
+        "rates", "Rates.", header, [["one", *[cell] * columns], ["two", *["\u2013"] * columns]], ["\u2021 cut."]
+    )
 
 
 def test_an_interval_has_its_own_column_where_there_is_room() -> None:
@@ -77,7 +79,9 @@ def test_headings_are_lines_above_their_rows() -> None:
 
 
 def test_no_text_becomes_markup() -> None:
-    table = Table(SCRIPT, SCRIPT, ["Model", f"{SCRIPT}\n({SCRIPT})"], [[SCRIPT, f"1.0 [{SCRIPT}]"]], [f"{SCRIPT}\u202e"])
+    table = Table(
+        SCRIPT, SCRIPT, ["Model", f"{SCRIPT}\n({SCRIPT})"], [[SCRIPT, f"1.0 [{SCRIPT}]"]], [f"{SCRIPT}\u202e"]
+    )
     page = tables_page([table], {f"{SCRIPT}.csv": b"1"})
     assert "script" not in Cells(page).elements
     assert page.count("alert(1)") == 8  # title, caption, head twice, name, cell, note, file
@@ -96,8 +100,8 @@ def test_a_figure_is_shown_as_wide_as_the_window_above_its_caption(tmp_path: Pat
     svg = b'<svg viewBox="0 0 400 200" xmlns="http://www.w3.org/2000/svg"></svg>'
     (tmp_path / "rates.svg").write_bytes(svg)
     (tmp_path / "rates.csv").write_bytes(b"a\n")
-    page = figure_page(f"Rates {SCRIPT}.", ["Mean & more.", "Further."], tmp_path / "rates")
+    page = figure_page(f"Rates {SCRIPT}.", "Mean & more.", "Further.", tmp_path / "rates")
     assert "--ratio: 2.0000" in page and base64.encodebytes(svg).decode().strip() in page
-    assert "</b> Mean &amp; more.</p>\n<p>Further.</p>" in page
+    assert "</b> Mean &amp; more.</p></figcaption>" in page and "<p>Further.</p>" in page
     assert 'download="rates.csv"' in page and "rates.pdf" not in page
     assert "script" not in Cells(page).elements

@@ -99,7 +99,7 @@ def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> No
     labels = Labels(models={"safety": "Our tuned model"}, splits={"safety": "Safety dialogues"})
     drawn = draw("turns", ["safety", "base"], ["safety"], labels, scores=scores, estimates=rows)
     (ax,) = drawn.figure.axes
-    assert ax.get_title(loc="left") == "Safety dialogues (refuse)"
+    assert ax.get_title(loc="left") == "Safety dialogues (refuse\u2191)"
     assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
 
 

@@ -11,7 +11,7 @@ from figure_checks import LONG, draw, problems, score, shown, sizes, words
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.tradeoff.tradeoff_figure import place_numbers
+from refusal_eval.features.tradeoff.tradeoff_figure import place_texts
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -99,7 +99,10 @@ def test_the_caption_tells_the_reading_that_each_split_has() -> None:
         if row["estimand"] == "refusal_rate":
             row["reading"] = "strict" if row["pool"] == "comply" else "headline"
     text = words(draw("tradeoff", 1, list(splits), scores=scores, tradeoff=data, splits_of=listed))
-    assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
+    assert (
+        "refusal rates on split_00 (strict). Should be declined: mean of those on split_01 (broad), split_04 (strict)."
+        in text
+    )
 
 
 def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> None:
@@ -136,7 +139,7 @@ def test_lines_to_numbers_of_crowded_points_do_not_cross_and_numbers_do_not_touc
     panel = (0.0, 0.0, 200.0, 170.0)
     for spread in (0.0, 6.0, 20.0, 60.0):
         points = [(30 + spread * rng.random(), 20 + spread * rng.random()) for _ in range(20)]
-        placed = place_numbers(points, 4.4, [], panel)
+        placed = place_texts(points, [(4.4, 2.8)] * len(points), [], panel)
         lines = [(number.at, point) for number, point in zip(placed, points, strict=True) if number.line]
         assert lines or spread > 6.0
         for one, two in itertools.combinations(lines, 2):

@@ -1,7 +1,7 @@
 """Figures: what a study names under `figures`, or what its models, splits and judges allow; one job draws one.
 
 Reads estimates/, scores/, the judges' cards and files of features, only those that the figure shows; writes
-figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex,html}, and what LaTeX needs for all captions.
+figures/<name>.{pdf,svg,png,csv,tex,html}, its captions, and what LaTeX needs for all captions.
 """
 
 from refusal_eval.config.kinds import FIGURES

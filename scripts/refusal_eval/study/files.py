@@ -28,6 +28,11 @@ Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
 WILDCARD = re.compile(r"\{(\w+)\}")
 CACHE = "{cache}/"  # begins the patterns of files that studies share
 OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table or a figure can be made of
+# of each figure: pictures, its numbers, a figure environment of LaTeX, and captions
+FIGURE_ENDINGS = (
+    *("svg", "pdf", "png", "csv", "tex", "html"),
+    *("caption.md", "caption.tex", "caption_long.md", "caption_long.tex"),
+)
 
 
 @dataclass(frozen=True)
@@ -274,7 +279,7 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "figures": File(
-        with_endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex", "html"),
+        with_endings("figures/{figure}", *FIGURE_ENDINGS),
         ("figure",),
         lambda study: [(figure,) for figure in study.figures],
         "figures",

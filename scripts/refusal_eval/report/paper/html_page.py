@@ -26,24 +26,24 @@ def tables_page(tables: Sequence[Table], files: Mapping[str, bytes]) -> str:
     return _page(tables[0].caption if tables else "", "".join(map(html_table, tables)), files)
 
 
-def figure_page(title: str, paragraphs: Sequence[str], stem: Path) -> str:
+def figure_page(title: str, caption: str, long: str, stem: Path) -> str:
     """Return the page of a figure, which is as wide as the window.
 
     Args:
         title: its caption's first sentence.
-        paragraphs: what else its caption says.
+        caption: what else it says.
+        long: what there is to say beside it.
         stem: of its files, which are there already.
     """
     svg = stem.with_name(f"{stem.name}.svg").read_bytes()
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("csv", "pdf")]
     box = _VIEW_BOX.search(svg)
     ratio = float(box[1]) / float(box[2]) if box else 1.0
-    first, *others = paragraphs or [""]
-    texts = [f"<b>{html_escaped(title)}</b> {html_escaped(first)}".rstrip(), *map(html_escaped, others)]
-    words = "\n".join(f"<p>{text}</p>" for text in texts)
+    words = f"<b>{html_escaped(title)}</b> {html_escaped(caption)}".rstrip()
+    notes = f'<div class="notes"><p>{html_escaped(long)}</p></div>\n' * bool(long)
     body = (
         f'<figure class="drawing">\n<img style="--ratio: {ratio:.4f}" alt="{html_escaped(title)}" '
-        f'src="{_data("image/svg+xml", svg)}">\n<figcaption>{words}</figcaption>\n</figure>\n'
+        f'src="{_data("image/svg+xml", svg)}">\n<figcaption><p>{words}</p></figcaption>\n{notes}</figure>\n'
     )
     return _page(title, body, {path.name: path.read_bytes() for path in files if path.is_file()})
 

@@ -41,6 +41,8 @@ _ESCAPES = {
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "\u221e": r"$\infty$",
+    "\u2191": r"$\uparrow$",
+    "\u2193": r"$\downarrow$",
     "\u00ab": r"$\ll$",
     "\u00bb": r"$\gg$",
     "\u00a0": "~",
