@@ -1,4 +1,4 @@
-"""Tables and figures as pages of HTML: the numbers of the other forms, hostile texts as texts, other forms to download."""
+"""Tables and figures as pages of HTML: the numbers of the other forms, hostile texts as texts, downloads."""
 
 import base64
 import re

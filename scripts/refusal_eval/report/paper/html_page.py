@@ -36,7 +36,7 @@ def figure_page(title: str, caption: str, long: str, stem: Path) -> str:
         stem: of its files, which are there already.
     """
     svg = stem.with_name(f"{stem.name}.svg").read_bytes()
-    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("csv", "pdf")]
+    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("csv", "pdf", "tex")]
     box = _VIEW_BOX.search(svg)
     ratio = float(box[1]) / float(box[2]) if box else 1.0
     words = f"<b>{html_escaped(title)}</b> {html_escaped(caption)}".rstrip()
