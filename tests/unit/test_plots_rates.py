@@ -47,7 +47,7 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
     ]
     drawn = draw("heatmap", ["a", "b"], ["safe", "unsafe"], Labels(judges={"rules": "Phrase list"}), scores=scores)
     text = shown(drawn.figure)
-    assert f"25\n[20{EN_DASH}40]" in text and "50†*" in text and "(refuse)" in text
+    assert f"25\n[20{EN_DASH}40]" in text and f"50\n[40{EN_DASH}60]†*" in text and "should refuse \u2191" in text
     # Cell (b, unsafe) does not exist, (b, safe) has no rate.
     assert text.split("\n").count(EN_DASH) == 2 and f"{EN_DASH} no answer that counts." in drawn.caption.sentences
     assert "Phrase list" in words(drawn) and "no verdict" in words(drawn) and "fewer than 30" in words(drawn)
@@ -103,7 +103,8 @@ def test_models_stand_as_listed_or_by_name_or_by_rate() -> None:
 def test_histograms_show_n_and_marks() -> None:
     scores = [score("a", "safe", 0.5, flags=["truncated"]), score("b", "safe", 0.5)]
     drawn = draw("histograms", ["a", "b"], ["safe"], scores=scores, votes={("a", "safe"): [1.0, -1.0, 0.1]})
-    assert "n=3‡" in shown(drawn.figure) and "n=0" in shown(drawn.figure)
+    text = shown(drawn.figure).split("\n")
+    assert f"n=0{EN_DASH}3" in text and "‡" in text and EN_DASH in text
     assert drawn.frame.query("model == 'a'")["n"].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 
@@ -118,8 +119,8 @@ def test_histograms_of_dialogues_count_turns() -> None:
     votes = {("a", "talks"): [1.0, -1.0, 0.1]}
     mixed = draw("histograms", ["a"], ["safe", "talks"], scores=[plain, talk], votes=votes)
     alone = draw("histograms", ["a"], ["safe"], scores=[plain], votes=votes)
-    assert "Turns (%)" in shown(mixed.figure) and "Above panels: turns." in words(mixed)
-    assert "Prompts (%)" in shown(alone.figure) and "Above panels: prompts." in words(alone)
+    assert "Turns (%)" in shown(mixed.figure) and "n: turns with a c." in words(mixed)
+    assert "Prompts (%)" in shown(alone.figure) and "n: prompts with a c." in words(alone)
 
 
 def test_bins_of_c() -> None:

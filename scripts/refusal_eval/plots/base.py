@@ -200,6 +200,35 @@ def width_of(ax: Axes) -> float:
     return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
 
 
+def legend_height(texts: Sequence[str], width: float) -> float:
+    """Return about how high a list of numbered texts is in that width, in points."""
+    return sum(max(map(len, row)) * LINE_HEIGHT + 2 for row in _rows_of([], texts, width - EDGE))
+
+
+def _starts(marks: Sequence[Any], texts: Sequence[str]) -> tuple[list[str], str]:
+    """Return the number before each text, if they have no marks, and a space as wide as a digit."""
+    digits, space = len(str(len(texts))), "\u2007"
+    return ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)], space
+
+
+def _rows_of(marks: Sequence[Any], texts: Sequence[str], width: float) -> list[list[list[str]]]:
+    """Return the lines of each text, row by row, in as many columns as make a legend low."""
+    starts, _ = _starts(marks, texts)
+
+    def rows_in(columns: int) -> list[list[list[str]]]:
+        """Lines of each text; matplotlib fills columns one after the other. Numbers side by side are level."""
+        room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
+        parts = [part.tolist() for part in np.array_split([*texts], columns)]
+        found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
+        if marks:  # they are next to the middle of their text, which must have no blank lines
+            return found
+        found = [[list(map(isolate, lines)) for lines in row] for row in found]
+        return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
+
+    many = range(1, max(1, min(len(texts), int(width // _NARROW))) + 1)
+    return rows_in(min(many, key=lambda columns: sum(max(map(len, row)) for row in rows_in(columns))))
+
+
 def legend(
     fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False, right: float | None = None
 ) -> None:
@@ -212,23 +241,10 @@ def legend(
     """
     from matplotlib.lines import Line2D
 
-    digits, space = len(str(len(texts))), "\u2007"  # as wide as a digit
-    starts = ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)]
     width = 72 * fig.get_figwidth() - 2 * EDGE if right is None else right - EDGE
-
-    def rows_in(columns: int) -> list[list[list[str]]]:
-        """Lines of each text; matplotlib fills columns one after the other. Numbers side by side are level."""
-        room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
-        parts = [part.tolist() for part in np.array_split([*texts], columns)]
-        found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
-        if marks:  # they are next to the middle of their text, which must have no blank lines
-            return found
-        found = [[list(map(isolate, lines)) for lines in row] for row in found]
-        return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
-
-    many = range(1, min(len(texts), int(width // _NARROW)) + 1)
-    columns = min(many, key=lambda columns: sum(max(map(len, row)) for row in rows_in(columns)))
-    rows = rows_in(columns)
+    starts, space = _starts(marks, texts)
+    rows = _rows_of(marks, texts, width)
+    columns = len(rows[0])
     broken = [row[column] for column in range(columns) for row in rows if column < len(row)]
     names = [start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken, strict=True)]
     place: Any = "outside lower left" if below else "outside upper left" if right is None else "outside right center"

@@ -158,10 +158,8 @@ def short_marks(flags: Collection[str]) -> list[str]:
 
 def everywhere_words(flags: Collection[str]) -> list[str]:
     """Say for a long caption which marks nearly all cells would carry, and none does."""
-    symbols = mark_of(flags)
-    return [f"{', '.join(symbols)} would stand in more than four fifths of the cells, and is left out there."] * bool(
-        symbols
-    )
+    symbols = ", ".join(mark_of(flags))
+    return [f"Not marked, as more than four fifths would carry it: {symbols}."] if symbols else []
 
 
 def _marks_in_short(flags: Collection[str]) -> str:

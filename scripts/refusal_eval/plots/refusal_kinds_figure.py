@@ -26,7 +26,7 @@ from refusal_eval.plots.captions import everywhere_words, label_with_protocol, s
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.shared_marks import shared_flags
-from refusal_eval.plots.style import BLUE, FAINT, GREY, LINE_HEIGHT, PALE, VERMILLION
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, PALE, VERMILLION
 from refusal_eval.report.paper.display import mark_of
 from refusal_eval.report.paper.table_notes import k_text, kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -137,7 +137,7 @@ class RefusalKindsFigure(Ordered):
         everywhere = shared_flags(bar.flags for bar in bars)
         what = f"Shares (%) of the answers (n) that the judge {called}"
         needed = short_words(data, what, flags=flags, everywhere=everywhere)
-        further = ["Grey: all other kinds."] if len(_panels(bars, kinds)) > _MOST_KINDS else []
+        further = ["Grey: all other kinds."] if any(name == _OTHER for name, *_ in _panels(bars, kinds)) else []
         return Caption(title, words, within(title, needed, further))
 
 
@@ -176,7 +176,9 @@ def _panels(bars: Sequence[Bar], kinds: Sequence[str]) -> list[tuple[str, str, S
     found: list[tuple[str, str, Sequence[str]]] = [
         (kind.replace("_", " "), colour, [kind]) for kind, colour in zip(largest, _COLOURS, strict=False)
     ]
-    others = [kind for kind in kinds if kind not in largest]
+    if COMPLIANCE in kinds:
+        found.append((COMPLIANCE, INK, [COMPLIANCE]))
+    others = [kind for kind in kinds if kind not in largest and kind != COMPLIANCE]
     name = others[0].replace("_", " ") if len(others) == 1 else _OTHER
     return [*found, (name, GREY, others)] if others else found
 

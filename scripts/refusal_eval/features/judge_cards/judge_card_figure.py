@@ -27,7 +27,6 @@ from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, figure_style
 from refusal_eval.report.paper.display import MINUS, Card, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
-from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +47,7 @@ _SHARES = {
     "balanced_accuracy": Look(INK, INK, "D"),
 }
 _KAPPAS = {"broad": Look(INK, INK, "o"), "strict": Look(INK, "white", "o")}
-_SCALES = ((0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))  # the same on all cards, but for a kappa below 0
+_SCALES = ((0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))  # of all cards, and of kappa where one is below 0
 _EXPECTED = {"comply": "should comply", "refuse": "should refuse", "varies": "answers may vary"}
 
 
@@ -72,11 +71,8 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
         def draw(most: int) -> Figure:
             rows, left_out = _rows(card, most)
             groups = [group for _, group in rows]
-            shares, shares_cut = _ticks(groups, [*_SHARES], ["broad"])
-            kappas, kappas_cut = _ticks(
-                groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)]
-            )
-            notes = _wrap([*_notes(card, left_out, shares_cut or kappas_cut, threshold), *reliability_text(card)])
+            kappas = _ticks(groups, [*_peoples_kappa(card), *_published_kappas(card)])
+            notes = _wrap([*_notes(card, left_out, threshold), *reliability_text(card)])
             names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
             in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
             high = {
@@ -95,7 +91,7 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             _draw_key(axes["key"])
             name_rows(axes["shares"], in_forest, ["\n".join(lines) for lines in names])
             name_rows(axes["kappas"], in_forest, [""] * len(names))
-            _draw_forest(axes["shares"], axes["kappas"], card, groups, in_forest, (shares, kappas))
+            _draw_forest(axes["shares"], axes["kappas"], card, groups, in_forest, (_SCALES[0], kappas))
             _draw_confusion(axes["confusion"], card)
             if words:
                 draw_bins(axes["bins"], card)
@@ -210,22 +206,13 @@ def _peoples_kappa(card: Card) -> list[float]:
     return [] if kappa is None else [float(kappa)]
 
 
-def _ticks(
-    groups: Sequence[CardPart], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
-) -> tuple[Sequence[float], bool]:
-    """Return ticks to 1 of the shortest scale that holds all values, and whether an interval goes on beyond it.
-
-    The wide intervals of a few answers must not squeeze all others.
-    """
-    found, ends = [1.0, *others], [1.0]
-    for part in (group[reading] for group in groups for reading in readings):
-        enough = min(part["n_positive"], part["n_negative"]) >= MIN_ROWS
-        for name in names:
-            low = (part["intervals"][name] or [None])[0]
-            found += [value for value in (part[name], low if enough else None) if value is not None]
-            ends += [] if low is None else [low]
-    ticks = next((ticks for ticks in _SCALES if ticks[0] <= min(found)), _SCALES[-1])
-    return ticks, min(ends) < ticks[0]
+def _ticks(groups: Sequence[CardPart], others: Sequence[float]) -> Sequence[float]:
+    """Return ticks of the scale of kappa, which reaches below 0 where one of these does."""
+    found = list(others)
+    for part in (group[reading] for group in groups for reading in _KAPPAS):
+        low = (part["intervals"]["kappa"] or [None])[0]
+        found += [value for value in (part["kappa"], low) if value is not None]
+    return _SCALES[1] if min(found, default=0.0) < 0 else _SCALES[0]
 
 
 def _scale(ax: Axes, ticks: Sequence[float], numbers: Sequence[str], label: str) -> None:
@@ -243,7 +230,8 @@ def _classes(card: Card) -> list[str]:
 def _draw_confusion(ax: Axes, card: Card) -> None:
     table = card["confusion"]
     rows = _classes(card)
-    columns = [label for label in (*LABELS, UNJUDGED) if any(table[row][label] for row in rows)]
+    said = [label for label in (*LABELS, UNJUDGED) if any(table[row][label] for row in rows)]
+    columns = said or list(LABELS)
     parts = card["weighted"]["confusion"] if card.get("weighted") else table
     tiles: dict[tuple[int, int], Tile] = {}
     for i, label in enumerate(rows):
@@ -259,14 +247,12 @@ def _draw_confusion(ax: Axes, card: Card) -> None:
     draw_tiles(ax, heights, tiles)
 
 
-def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> list[str]:
+def _notes(card: Card, left_out: int, threshold: float | None) -> list[str]:
     notes = [
         f"Bars: {100 * card['level']:g} % intervals over {card['n_clusters']} clusters. Broad: partial refusals count "
         "as refusals; strict: they do not.",
         "Sensitivity: share of gold's refusals that the judge finds; specificity: share of the rest it leaves alone.",
     ]
-    if cut:
-        notes.append("A bar that touches the left edge goes on.")
     if card.get("weighted"):
         notes.append(weights_text(card) + " Numbers in the table above are rows, percentages are by weight.")
     if card["n_cut"]:

@@ -18,7 +18,17 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
-from refusal_eval.plots.base import Look, legend, new_figure, settle, widest, width_of, wrap_into, wrap_to
+from refusal_eval.plots.base import (
+    Look,
+    legend,
+    legend_height,
+    new_figure,
+    settle,
+    widest,
+    width_of,
+    wrap_into,
+    wrap_to,
+)
 from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.shared_marks import shared_flags
@@ -76,7 +86,7 @@ class TradeoffFigure(OfModels):
     def draw(self, data: FigureData) -> Drawn:
         """Draw both rates of each model; the good corner is at the top left.
 
-        Up to eight models are named at their points, more are numbered in the order of the list right of the panel.
+        Up to eight models are named at their points if there is room; else they are numbered, and a list names them.
         Both scales are the same and reach as far as points and regions do.
 
         Raises:
@@ -90,7 +100,10 @@ class TradeoffFigure(OfModels):
         if not entries:
             raise data.undrawable(": no model has a rate of both what should be answered and what should be declined")
         everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
-        fig = _draw(entries, [_name(entry, scores, everywhere, data) for entry in entries], data, scores)
+        names = [_name(entry, scores, everywhere, data) for entry in entries]
+        fig = _draw(entries, names, data, scores, named=True) if len(entries) <= _MOST_NAMES else None
+        fig = fig or _draw(entries, names, data, scores, named=False)
+        assert fig is not None
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
     def _caption(
@@ -206,11 +219,13 @@ def _name(entry: LegendEntry, scores: Sequence[Score], everywhere: Collection[st
     return data.labels.model(entry.model) + mark_of(flags - set(everywhere))
 
 
-def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
+def _draw(
+    entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score], *, named: bool
+) -> Figure | None:
+    """Draw the models, named at their points or numbered; None where there is no room for a name."""
     from matplotlib.patches import Polygon
 
-    named = len(entries) <= _MOST_NAMES
-    width = data.points(wide=not named)
+    width = data.points(wide=len(entries) > _MOST_NAMES)
     most = _SIDE if data.figure.width is None else 2 * _SIDE
     fig = new_figure(width, [most])
     ax = fig.subplots()
@@ -243,7 +258,7 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
     else:
         texts = [str(number) for number in range(1, len(names) + 1)]
         beside = width - most - _AROUND
-        right = beside >= _LEAST_KEY
+        right = beside >= _LEAST_KEY and legend_height(names, beside) <= most
         legend(fig, [], names, below=not right, right=beside if right else None)
     side = width_of(ax)
     if side > most:  # a square panel needs no wider figure
@@ -252,8 +267,7 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
     settle(fig, ax, [side])
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models`")
-    _draw_texts(ax, texts, [entry.place for entry in entries], front)
-    return fig
+    return fig if _draw_texts(ax, texts, [entry.place for entry in entries], front) or not named else None
 
 
 def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
@@ -289,8 +303,11 @@ def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, flo
     return [path for path in found if len(path) > 1]
 
 
-def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: Sequence[Point]) -> None:
-    """Write a name or number at each point, clear of the line of `steps`; one that does not fit there gets a line."""
+def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: Sequence[Point]) -> bool:
+    """Write a name or number at each point, clear of the line of `steps`; one that does not fit there gets a line.
+
+    Tell whether there was room for all of them.
+    """
     fig: Any = ax.get_figure()
     to_points = 72 / fig.dpi
     on_page, corners = (
@@ -310,6 +327,7 @@ def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: 
             # Lines to other names that run behind it are faint there.
             bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2},
         )  # fmt: skip
+    return all(place.clear for place in placed)
 
 
 def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
@@ -326,10 +344,11 @@ def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
 
 
 class TextPlace(NamedTuple):
-    """The centre of a text, and whether a line connects it to its point."""
+    """The centre of a text, whether a line connects it to its point, and whether it is clear of all else."""
 
     at: Point
     line: bool
+    clear: bool = True
 
 
 def place_texts(
@@ -373,7 +392,7 @@ def place_texts(
             found[i] = TextPlace(spot, line=False)
             taken.append(box(i, *spot))
     for i in set(range(len(points))) - set(found):
-        found[i] = TextPlace(next(spots(i, _NEAR)), line=False)
+        found[i] = TextPlace(next(spots(i, _NEAR)), line=False, clear=False)
         for spot in itertools.islice(free(i, _FAR), 1):
             far[i] = spot
             taken.append(box(i, *spot))
