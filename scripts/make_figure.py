@@ -7,6 +7,7 @@ from typing import Any
 
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
+from refusal_eval.config.paper_format import PaperFormat
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import LOG, start_log
@@ -25,7 +26,8 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     """
     figure: Any = FIGURES.entry(asked["figure"])
     shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")
-    data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, files)
+    paper = PaperFormat(**asked["paper"])
+    data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, paper, files)
     with figure_style(), warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.config.figure_entry import Figure, Shown
+from refusal_eval.config.paper_format import DEFAULT, PaperFormat, width_in
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
-from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
+from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, order_names
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in
@@ -58,6 +59,7 @@ class FigureData:
     scoring: Mapping[str, float] = field(default_factory=dict)  # `tau`, `band` and `level` of the study
     splits: Sequence[Mapping[str, Any]] = ()  # of each what `cells.cell_scores` needs, and its `source`
     protocol: str = "default"
+    paper: PaperFormat = DEFAULT
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 
     @functools.cached_property
@@ -173,8 +175,7 @@ class FigureData:
 
     def points(self, wide: bool) -> float:
         """Return the width in points; `wide` is the default for a figure without a width in the study."""
-        asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
-        return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
+        return CM * width_in(self.paper, self.figure.width or ("page" if wide else "column"))
 
     def fitting(self, draw: Callable[[float], Drawing], wide: bool) -> Drawing:
         """Return a drawing at its width, at that of a page where a narrow one is too high and no width is asked for.
@@ -185,7 +186,7 @@ class FigureData:
         """
         drawing = draw(self.points(wide))
         if not fits(drawing) and self.figure.width is None and not wide:
-            return draw(PAGE_WIDTH)
+            return draw(self.points(wide=True))
         return drawing
 
     def undrawable(self, reason: str) -> UserError:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 CM = 72 / 2.54  # points
 COLUMN_WIDTH = 8.5 * CM  # points; one column of a two-column paper
-PAGE_WIDTH = 17.5 * CM
 PAGE_HEIGHT = 22 * CM  # what a page leaves besides a caption
 TEXT_SIZE = 7.0  # points, at the width above; nothing is smaller
 LINE_HEIGHT = 8.6

@@ -33,6 +33,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
     return {
         "figure": figure.model_dump(mode="json"),
         "shown": asdict(shown),
+        "paper": asdict(study.paper),
         "labels": labels,
         "scoring": {name: getattr(study.settings.scoring, name) for name in ("tau", "band", "level")},
         "splits": [
