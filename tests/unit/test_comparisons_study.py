@@ -389,7 +389,7 @@ def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(
     assert "agreement with people: not measured" in text and "<b>" not in text
     tex = (results / "tables" / "comparisons.tex").read_text(encoding="utf-8")
     assert r"\input{x}" not in tex and r"\textbackslash{}input" in tex
-    assert "0.078" in text and "\u2212" in text
+    assert "| 0.0" in text and "\u2212" in text
 
 
 UNJUDGED = {  # a third model whose answers are not all judged
