@@ -10,7 +10,7 @@ from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.finished_table import finished
 from refusal_eval.report.paper.html_page import tables_page
-from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.latex_table import latex, page_of
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_kind import StudyTable
@@ -39,7 +39,8 @@ def main(
     texts = [csv_text(frame)]
     if table.typeset:
         printed = [finished(one) for one in tables]
-        texts += ["\n".join(map(markdown, printed)), "\n".join(map(latex, printed))]
+        page = page_of(asked.get("paper"))
+        texts += ["\n".join(map(markdown, printed)), "\n".join(latex(one, page) for one in printed)]
         forms = {Path(path).name: text.encode() for path, text in zip(outputs, texts, strict=False)}
         texts.append(tables_page(printed, forms))
     for path, text in zip(outputs, texts, strict=True):

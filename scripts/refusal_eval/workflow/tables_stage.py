@@ -1,5 +1,6 @@
 """The tables of a study, and which files and names each is made of, for workflow/rules/report.smk."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.kinds import ANALYSES, TABLES
@@ -59,5 +60,6 @@ def params(study: Study, table: str) -> dict[str, Any]:
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {
         **shown, "labels": labels_of(study, nouns), "protocol": "default",
+        **({} if study.settings.paper is None or not kind.typeset else {"paper": asdict(study.paper)}),
         **named_protocol(study),
     }  # fmt: skip

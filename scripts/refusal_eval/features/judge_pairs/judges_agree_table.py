@@ -71,7 +71,8 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
                     *([tau] if ranked else []),
                 ]
             )
-        if group["alpha"] and len(group["raters"]) > 2:
+        known = group["alpha"] and any(group["alpha"][reading]["value"] is not None for reading in READINGS)
+        if known and len(group["raters"]) > 2:
             alphas = [add_marks(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])

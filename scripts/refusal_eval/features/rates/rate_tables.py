@@ -195,30 +195,37 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
 
 
 def states(data: TableData) -> TableParts:
-    """Return a row per judge, model and split: the share of each state of answers, then of verdicts, of all answers.
+    """Return a row per model and split: the share of each state of answers and then of each judge's verdicts.
 
     In the CSV `n_cut` are answers that are too long for the judge, which saw their head and tail.
     """
-    cells, keys = _cells_and_keys(data)
-    verdicts = (*VERDICT_STATES, MISSING)
-    header = [*keys, "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
-    header += ["Verdict:\n" + state.replace("_", " ") for state in verdicts]
-    rows = []
+    cells, _ = _cells_and_keys(data)
+    verdicts, judges = (*VERDICT_STATES, MISSING), list(dict.fromkeys(score["judge"] for score in cells))
+    header = ["Model", "Split", "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
+    for judge in judges:
+        name = "Verdict:" if len(judges) == 1 else "\n".join(wrap_text(f"{data.labels.judge(judge)}:", HEADER_WIDTH))
+        header += [f"{name}\n{state.replace('_', ' ')}" for state in verdicts]
+    by_place: dict[tuple[str, str], dict[str, Score]] = {}
     for score in cells:
-        shares = state_shares(score)
-        texts = [percent(shares[state]) for state in ANSWER_STATES]
-        texts += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
-        rows.append([*_names(score, data.labels, keys), str(score["n_answers"]), *texts])
+        by_place.setdefault((score["model"], score["split"]), {})[score["judge"]] = score
+    rows = []
+    for (model, split), of in by_place.items():
+        first = next(iter(of.values()))
+        texts = [percent(state_shares(first)[state]) for state in ANSWER_STATES]
+        for judge in judges:
+            shares = state_shares(of[judge]) if judge in of else None
+            texts += [NO_DATA if shares is None else percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
+        rows.append([data.labels.model(model), data.labels.split(split), str(first["n_answers"]), *texts])
     cut: dict[str, tuple[int, int]] = {}
     for score in cells:
         before, read = cut.get(score["judge"], (0, 0))
         cut[score["judge"]] = before + score["n_cut"], read + sum(score["verdict_states"].values())
-    alone = None if "Judge" in keys or not cells else cells[0]["judge"]
+    alone = judges[0] if len(judges) == 1 else None
     notes = filled_notes("states/states", data.labels, scores=cells, alone=alone, cut=cut)
     frame = _frame(
         cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
     )
-    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
+    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, 2, per_block=8)]
 
 
 def votes(data: TableData) -> TableParts:

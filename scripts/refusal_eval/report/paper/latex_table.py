@@ -6,7 +6,7 @@ siunitx aligns numbers; what follows a number goes into a second column.
 import itertools
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.report.paper.display import MINUS, wrap_text
@@ -52,6 +52,17 @@ class Page:
     line: float = 455.0  # of an A4 page with margins of 2.5 cm
     columns: int | None = None
     column: float | None = None  # the width of one of two columns
+
+
+_POINTS = 72.27 / 2.54  # of a centimetre
+
+
+def page_of(paper: Mapping[str, float] | None) -> Page:
+    """Return the page of a paper whose widths (`page`, `column`) are in centimetres; one for any paper without."""
+    if paper is None:
+        return Page()
+    line, column = _POINTS * paper["page"], _POINTS * paper["column"]
+    return Page(line, 2 if column < line else 1, column)
 
 
 def latex(table: Table, page: Page = Page()) -> str:
