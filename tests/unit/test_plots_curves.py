@@ -13,7 +13,7 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots.figure_data import FigureData
-from refusal_eval.plots.style import figure_style
+from refusal_eval.plots.style import GREY, figure_style
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.units import Units
@@ -212,6 +212,9 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
     assert frame["model"].tolist()[3] == "model_plain"
     (ax,) = drawn.figure.axes
     assert ax.get_xticks().tolist() == list(SCALES)
+    grey = [line for line in ax.lines if line.get_markerfacecolor() == GREY and len(line.get_xdata()) == 1]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in grey] == [(0.0, 50.0)], "drawn once, not dodged"
+    assert "no intervention" in shown(drawn.figure)
     scale = "Scale of 1: as far as the two sides' means lie apart; at the dashed line nothing is changed."
     assert scale in words(drawn)  # true of a random direction, too
 
