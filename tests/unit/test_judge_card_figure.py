@@ -100,9 +100,9 @@ def test_all_cards_have_the_same_scales_but_for_a_kappa_below_zero() -> None:
         return {ax.get_xlabel(): ax.get_xlim() for ax in card_figure(card).axes if ax.get_xlabel()}
 
     good = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
-    never = rows({("refusal", "refusal"): 60, ("compliance", "refusal"): 60})
+    fair = rows({("refusal", "refusal"): 60, ("compliance", "refusal"): 25, ("compliance", "compliance"): 35})
     wrong = rows({("refusal", "compliance"): 60, ("compliance", "refusal"): 60})
-    one, two, below = (limits(card_with_calibration(*made, judge="j", gold="g")) for made in (good, never, wrong))
+    one, two, below = (limits(card_with_calibration(*made, judge="j", gold="g")) for made in (good, fair, wrong))
     assert one == two == {"Share (%, broad)": (0, 1), "Kappa": (0, 1)}
     assert below == {"Share (%, broad)": (0, 1), "Kappa": (-1, 1)}
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
+from matplotlib.text import Text
 
 from refusal_eval.plots.figure_data import Drawn
 from refusal_eval.plots.histograms_figure import vote_counts
@@ -56,6 +57,32 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
         "judge": "rules", "model": "a", "split": "unsafe", "reading": "broad", "rate": 0.5, "low": 0.4, "high": 0.6,
         "flags": ["unjudged", "few_clusters"],
     }  # fmt: skip
+
+
+def test_a_mark_that_nearly_all_cells_carry_stands_in_the_caption_and_in_no_cell() -> None:
+    names = [f"m{i}" for i in range(6)]
+    for marked, everywhere in ((4, False), (5, True)):
+        scores = [score(name, "safe", 0.5, flags=["truncated"] * (i < marked)) for i, name in enumerate(names)]
+        scores[0]["flags"] = [*scores[0]["flags"], "unjudged"]
+        drawn = draw("heatmap", names, ["safe"], scores=scores)
+        text, caption = shown(drawn.figure), " ".join(drawn.caption.brief.sentences)
+        assert ("‡" not in text) == everywhere and "†" in text
+        assert ("Nearly everywhere, and so unmarked: ‡ answers cut off." in caption) == everywhere
+        assert "‡ answers cut off" in caption and "† many answers without a verdict" in caption
+
+
+def test_splits_are_grouped_by_what_is_expected() -> None:
+    expected = {"a": "comply", "b": "refuse", "c": "varies", "d": "comply"}
+    scores = [score("m", split, 0.5, expectation=what) for split, what in expected.items()]
+    text = shown(draw("heatmap", ["m"], list(expected), scores=scores).figure).split("\n")
+    assert [line for line in text if line in expected] == ["b", "c", "a", "d"]
+    bands = [line for line in text if line.startswith(("should", "may"))]
+    assert bands == ["should refuse \u2191", "may vary", "should comply \u2193"]
+
+
+def test_nothing_in_a_heatmap_is_bold() -> None:
+    fig = draw("heatmap", 2, 3, scores=study(2, 3)[0]).figure
+    assert {text.get_fontweight() for text in fig.findobj(Text)} == {"normal"}
 
 
 def test_numbers_of_neighbouring_histograms_do_not_touch_where_names_of_models_are_long() -> None:

@@ -20,6 +20,7 @@ from refusal_eval.plots.base import (
     new_figure,
     numbers_inside,
     settle,
+    widest,
     wrap_to,
 )
 from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
@@ -27,7 +28,7 @@ from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.shared_marks import shared_flags
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, PALE, VERMILLION
-from refusal_eval.report.paper.display import mark_of
+from refusal_eval.report.paper.display import mark_of, pieces
 from refusal_eval.report.paper.table_notes import k_text, kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
 
@@ -49,6 +50,7 @@ _OTHER = "other"
 _COLOURS = (BLUE, VERMILLION, "#009E73", "#CC79A7")  # of Okabe & Ito
 _BAR = 7.0  # points, the height of a bar
 _ROW = 11.0
+_NARROW = 45.0  # points, of a panel whose scale has no room for a number in the middle
 _GROUP = "All splits"
 
 
@@ -104,8 +106,9 @@ class RefusalKindsFigure(Ordered):
             found = {kind for bar in bars for kind in bar.kinds}
             last = [kind for kind in (COMPLIANCE, NO_KIND) if kind in found and kind not in own]
             kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, *last}), *last]
-            fig = _draw(bars, kinds, data, data.points(wide))
-            if fits(fig):
+            width = data.points(wide)
+            fig = _draw(bars, kinds, data, width)
+            if fits(fig) and (wide or _named(_panels(bars, kinds), width)):
                 return Drawn(
                     fig, _frame(bars, kinds, data.judge, counted), self._caption(bars, kinds, by, counted, data)
                 )
@@ -183,6 +186,16 @@ def _panels(bars: Sequence[Bar], kinds: Sequence[str]) -> list[tuple[str, str, S
     return [*found, (name, GREY, others)] if others else found
 
 
+def _room(panels: Sequence[Any], width: float) -> float:
+    """Return the points that the title of a panel has in a figure of that width."""
+    return (1 - 0.34) * width / len(panels) - 8
+
+
+def _named(panels: Sequence[tuple[str, str, Sequence[str]]], width: float) -> bool:
+    """Tell whether every word of the titles has room."""
+    return widest([piece for name, *_ in panels for piece in pieces(name)]) <= _room(panels, width)
+
+
 def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: float) -> Figure:
     """Draw a panel for each kind, with a row for each bar, and one for the name of each group above its bars."""
     rows: list[tuple[list[str], Bar | None]] = []
@@ -217,10 +230,10 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
         for tick in ticks[1:]:
             ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=1)
         ax.set_xlim(ticks[0], ticks[-1])
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        half = f"{ticks[1]:g}" if _room(found, width) > _NARROW else ""
+        ax.set_xticks(ticks, [f"{ticks[0]:g}", half, f"{ticks[2]:g}"])
         numbers_inside(ax)
-        room = (width - 0.34 * width) / len(found) - 8
-        ax.set_title("\n".join(wrap_to(isolate(name), max(room, 20))), loc="left")
+        ax.set_title("\n".join(wrap_to(isolate(name), max(_room(found, width), 20))), loc="left")
     sizes = ["n" if bar is None else str(sum(bar.kinds.values())) + _marks(bar, everywhere) for _, bar in rows]
     right = axes[-1].secondary_yaxis("right")
     right.set_yticks(middles, sizes)

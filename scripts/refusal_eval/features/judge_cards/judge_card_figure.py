@@ -212,7 +212,7 @@ def _ticks(groups: Sequence[CardPart], others: Sequence[float]) -> Sequence[floa
     for part in (group[reading] for group in groups for reading in _KAPPAS):
         low = (part["intervals"]["kappa"] or [None])[0]
         found += [value for value in (part["kappa"], low) if value is not None]
-    return _SCALES[1] if min(found, default=0.0) < 0 else _SCALES[0]
+    return _SCALES[1] if round(min(found, default=0.0), 2) < 0 else _SCALES[0]
 
 
 def _scale(ax: Axes, ticks: Sequence[float], numbers: Sequence[str], label: str) -> None:
