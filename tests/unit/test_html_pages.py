@@ -58,6 +58,11 @@ def test_in_a_wide_table_it_is_below_its_number_and_the_mark_beside_it() -> None
     assert "colspan" not in text
 
 
+def test_marks_alone_hang_beside_their_numbers() -> None:
+    text = html_table(rates(2, "12.5\u2021"))
+    assert Cells(text).rows[1] == ["one", *["12.5\u2021"] * 2] and 'class="marks"' in text
+
+
 def test_only_the_number_is_bold() -> None:
     table = rates(2)
     bold = Table(table.name, table.caption, table.header, table.rows, bold=frozenset({(0, 1)}))

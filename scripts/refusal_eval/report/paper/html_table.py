@@ -48,14 +48,14 @@ def html_table(table: Table) -> str:
 def _columns(table: Table) -> tuple[list[_Column], bool]:
     """Return the columns below the headings, and whether what follows a number stands on a line of its own."""
     shown = range(table.headings, len(table.header))
-    rests = {i: [_rest(row[i]) for row in table.rows] for i in shown}
-    stacked = sum(any(rest.startswith(("[", "(")) for rest in rests[i]) for i in shown) > _MOST_BESIDE
+    wide = {i for i in shown if any(_rest(row[i]).startswith(("[", "(")) for row in table.rows)}
+    stacked = len(wide) > _MOST_BESIDE
     groups = ["", *table.groups] if table.groups else [""] * (len(table.header) - table.keys + 1)
     columns = []
     for i in shown:
         begins = i > table.keys and groups[i - table.keys] != groups[i - table.keys + 1]
         side = _SIDES[table.align[i]] + " begins" * begins
-        columns.append(_Column(side, i < table.keys, not stacked and any(rests[i])))
+        columns.append(_Column(side, i < table.keys, not stacked and i in wide))
     return columns, stacked
 
 
