@@ -125,8 +125,10 @@ def short_text(
     config = manifest["study"]
     said = _of_study(manifest) | _of_results(config, cards, list(results)) | {"duplicates": duplicates}
 
+    plain = said["label"]
+
     def label(noun: str, name: str) -> str:
-        return set_off(said["label"](noun, name))
+        return set_off(plain(noun, name))
 
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
     said |= {"label": label, "labels": lambda noun, names: listed(label(noun, name) for name in names)}
