@@ -737,7 +737,7 @@ def test_methods_say_the_convention_of_gold_whose_labels_it_has_and_who_was_chos
 def test_the_short_methods_set_labels_off_and_say_what_a_reader_must_know(demo: dict[str, Any]) -> None:
     text = short_text(demo, [], [], {"left_out": [], "threshold": 0.8})
     assert len(text.split()) < 200
-    assert markdown_text(text).startswith("We evaluated 2 models (*SmolLM2-135M*; and *SmolLM2-135M, ordered")
+    assert markdown_text(text).startswith("We evaluated 2 models (*SmolLM2-135M* and *SmolLM2-135M, ordered")
     assert "\\emph{SmolLM2-135M}" in latex_text(text) and "Agreement of the judge with people: not measured." in text
 
 
