@@ -64,7 +64,8 @@ def compiled(folder: Path, body: str, packages: str = "") -> str:
 
 def test_every_table_compiles_and_fits_its_page(study: Path, tmp_path: Path) -> None:
     tables = sorted((study / "tables").glob("*.tex"))
-    assert {"refusal", "categories", "scores", "states", "votes", "judges", "judge_cards"} <= {t.stem for t in tables}
+    wanted = {"refusal", "judge_errors", "categories", "scores", "states", "votes", "judges", "judge_cards"}
+    assert wanted <= {t.stem for t in tables}
     for table in tables:
         log = compiled(tmp_path / table.stem, table.read_text(encoding="utf-8"))
         wide = [float(points) for points in OVERFULL.findall(log)]
@@ -107,6 +108,23 @@ def test_every_long_caption_compiles_where_it_is_pasted(study: Path, tmp_path: P
     )
     assert captions
     compiled(tmp_path, body, "\\input{captions_preamble}\n")
+
+
+def test_tables_and_short_methods_of_eight_models_fill_three_pages_of_a_narrow_paper(tmp_path: Path) -> None:
+    file = make_study(tmp_path, Size(models=8, splits=9, prompts=40, samples=2, judges=1), processes=2)
+    with file.open("a", encoding="utf-8") as study_file:
+        study_file.write("paper: {width: 5.5in}\n")
+    assert list(run(planned(file, tmp_path, {}), tmp_path, processes=2))
+    results = tmp_path / "results" / STUDY
+    parts = [results / "methods_short.tex", *(results / "tables" / f"{n}.tex" for n in ("refusal", "comparisons"))]
+    body = "\n".join(part.read_text(encoding="utf-8") for part in parts)
+    heatmap = results / "figures" / "refusal_heatmap.pdf"
+    body += f"\n\\begin{{figure}}\\includegraphics{{{heatmap}}}\\caption{{Rates.}}\\end{{figure}}\n"
+    narrow = "\\geometry{letterpaper,textwidth=5.5in,textheight=9in}\n\\usepackage{graphicx}\n"
+    log = compiled(tmp_path, body, narrow)
+    assert max(map(float, OVERFULL.findall(log)), default=0.0) <= 1.0
+    (pages,) = re.findall(r"Output written on page.pdf \((\d+) page", log)
+    assert int(pages) <= 3
 
 
 def test_methods_and_references_compile(study: Path, tmp_path: Path) -> None:

@@ -304,7 +304,12 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "manifest": File(("manifest.json",), ("manifest",), _once, of_report=True),
-    "methods": File(("methods.md", "methods.tex", "references.bib"), ("methods",), _once, of_report=True),
+    "methods": File(
+        ("methods.md", "methods.tex", "methods_short.md", "methods_short.tex", "references.bib"),
+        ("methods",),
+        _once,
+        of_report=True,
+    ),
     # Its rule fails where a judge is worse than asked.
     "floors": File(
         ("judge_cards/floors.json",),
