@@ -302,6 +302,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "judges_disagree",
         "judge_cards",
         "corrected",
+        "comparisons_matrix",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}
