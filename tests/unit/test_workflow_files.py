@@ -291,7 +291,8 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         return Study(config | changes).tables
 
     every = set(TABLES.names())  # without those of features that are not here
-    assert every - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"} & every
+    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix"}
+    assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
         "protocol_effects",
