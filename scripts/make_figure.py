@@ -1,4 +1,4 @@
-"""Draw one figure of a study: PDF, SVG and PNG, the numbers in it as CSV, and captions in Markdown and LaTeX."""
+"""Draw one figure of a study: PDF, SVG, PNG, its numbers as CSV, captions, a figure for LaTeX, and a page of HTML."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,14 @@ from typing import Any
 
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
+from refusal_eval.config.paper_format import PaperFormat
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.plots.captions import caption_latex, caption_markdown
+from refusal_eval.plots.captions import caption_latex, caption_markdown, figure_latex
 from refusal_eval.plots.figure_data import FigureData, not_drawn
 from refusal_eval.plots.style import figure_style, save_figure
+from refusal_eval.report.paper.html_page import figure_page
 from refusal_eval.report.paper.markup import csv_text
 
 
@@ -25,7 +27,8 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     """
     figure: Any = FIGURES.entry(asked["figure"])
     shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")
-    data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, files)
+    paper = PaperFormat(**asked["paper"])
+    data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, paper, files)
     with figure_style(), warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
@@ -39,11 +42,17 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
         LOG.warning("figure `%s`: %s", figure.name, text)
     texts = {
         "csv": csv_text(drawn.frame),
-        "caption.md": caption_markdown(drawn.caption),
-        "caption.tex": caption_latex(drawn.caption),
+        "tex": figure_latex(figure.name, drawn.caption, spans=data.spans(drawn.figure)),
+        "caption.md": caption_markdown(drawn.caption.brief),
+        "caption.tex": caption_latex(drawn.caption.brief),
+        "caption_long.md": caption_markdown(drawn.caption),
+        "caption_long.tex": caption_latex(drawn.caption),
     }
     for ending, text in texts.items():
         write_text(folder / f"{figure.name}.{ending}", text)
+    long = " ".join(drawn.caption.sentences) if drawn.caption.short else ""
+    page = figure_page(drawn.caption.title, " ".join(drawn.caption.brief.sentences), long, folder / figure.name)
+    write_text(folder / f"{figure.name}.html", page)
 
 
 if snakemake := globals().get("snakemake"):

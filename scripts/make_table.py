@@ -1,13 +1,16 @@
-"""Typeset one table of a study: its numbers as CSV, the table as Markdown and LaTeX."""
+"""Typeset one table of a study: its numbers as CSV, the table as Markdown, LaTeX and a page of HTML."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.kinds import PROTOCOLS, TABLES
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
-from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.finished_table import finished
+from refusal_eval.report.paper.html_page import tables_page
+from refusal_eval.report.paper.latex_table import latex, page_of
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_kind import StudyTable
@@ -21,7 +24,7 @@ def main(
     Args:
         asked: what it shows (`workflow.tables_stage.params`).
         files: what it is made of, by noun.
-        outputs: the CSV and, of a table that is typeset, the Markdown and the LaTeX.
+        outputs: the CSV and, of a table that is typeset, the Markdown, the LaTeX and the HTML.
     """
     frame, tables = table.make(TableData(asked, files))
     if table.typeset and (protocol := asked["protocol"]) != "default":
@@ -35,7 +38,11 @@ def main(
         ]
     texts = [csv_text(frame)]
     if table.typeset:
-        texts += ["\n".join(map(markdown, tables)), "\n".join(map(latex, tables))]
+        printed = [finished(one) for one in tables]
+        page = page_of(asked.get("paper"))
+        texts += ["\n".join(map(markdown, printed)), "\n".join(latex(one, page) for one in printed)]
+        forms = {Path(path).name: text.encode() for path, text in zip(outputs, texts, strict=False)}
+        texts.append(tables_page(printed, forms))
     for path, text in zip(outputs, texts, strict=True):
         write_text(path, text)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 FROZEN = Path(__file__).parent / "frozen"
 NUMBERS = "results_table/results.csv"
-SHOWN = ("tables/*", "figures/*.csv", "figures/*.caption.*", "figures/captions_preamble.tex", "methods.*")
+SHOWN = ("tables/*", "figures/*.csv", "figures/*.tex", "figures/*.caption*.md", "methods.*")
 NUMBERS_AGREE = 1e-12
 # Files that numbers come from, as the archives name them, and where they are since.
 MOVED = {"judge_agreement.json": "estimates/judge_agreement.json"}

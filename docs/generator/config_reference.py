@@ -24,6 +24,7 @@ from refusal_eval.config import (
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
+from refusal_eval.config.paper_format import PaperWidths
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, infos_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
@@ -55,6 +56,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {
         "Study": Study,
         "Scoring": Scoring,
+        "Paper widths": PaperWidths,
         **of_features(
             {
                 "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
@@ -129,6 +131,8 @@ PATTERN_WORDS = {
     **{shapes.PACKAGE: "package name", shapes.VERSION: "exact version"},
     **{shapes.NUMBERED: "package name", shapes.NUMBERED_FILE: "file name"},
     **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
+    shapes.LENGTH: "length",
+    shapes.PAPER_WIDTH: "`column`, `page`, format of a paper, or length",
     shapes.POSITIONS: "`last_prompt_token`, `answer_mean` or `prompt_token-N`",
     **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
     **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
@@ -160,7 +164,7 @@ def catalogue_schema() -> dict[str, Any]:
     An entry with `like:` may leave out keys at any depth, and so may the splits of a data set: for those there is a
     second, partial version of each definition.
     """
-    classes = [entry for entry in TITLES if entry not in (Study, Scoring)]
+    classes = [entry for entry in TITLES if entry not in (Study, Scoring, PaperWidths)]
     definitions: dict[str, Any] = models_json_schema(
         [(entry, "validation") for entry in classes], ref_template="#/$defs/{model}", schema_generator=_Untitled
     )[1]["$defs"]

@@ -64,7 +64,8 @@ def compiled(folder: Path, body: str, packages: str = "") -> str:
 
 def test_every_table_compiles_and_fits_its_page(study: Path, tmp_path: Path) -> None:
     tables = sorted((study / "tables").glob("*.tex"))
-    assert {"refusal", "categories", "scores", "states", "votes", "judges", "judge_cards"} <= {t.stem for t in tables}
+    wanted = {"refusal", "judge_errors", "categories", "scores", "states", "votes", "judges", "judge_cards"}
+    assert wanted <= {t.stem for t in tables}
     for table in tables:
         log = compiled(tmp_path / table.stem, table.read_text(encoding="utf-8"))
         wide = [float(points) for points in OVERFULL.findall(log)]
@@ -82,15 +83,48 @@ def test_chinese_labels_are_printed_where_the_package_is_there(study: Path, tmp_
         assert "模型" in text
 
 
-def test_every_caption_compiles_with_the_preamble_beside_it(study: Path, tmp_path: Path) -> None:
-    captions = sorted((study / "figures").glob("*.caption.tex"))
-    assert {"refusal_heatmap", "c_histograms", "tau_sweep"} <= {c.name.removesuffix(".caption.tex") for c in captions}
-    shutil.copy(study / "figures" / "captions_preamble.tex", tmp_path)
+def test_every_figure_compiles_by_its_own_file_and_fits_its_page(study: Path, tmp_path: Path) -> None:
+    figures = sorted(path for path in (study / "figures").glob("*.tex") if not path.stem.count("."))
+    figures = [path for path in figures if path.stem != "captions_preamble"]
+    assert {"refusal_heatmap", "c_histograms", "tau_sweep"} <= {path.stem for path in figures}
     body = "\\listoffigures\n"
-    for caption in captions:
-        body += f"\\begin{{figure}}\n\\caption{{{caption.read_text(encoding='utf-8')}}}\n\\end{{figure}}\n\\clearpage\n"
+    body += "".join(
+        f"\\input{{{study}/figures/{path.name}}}\nFigure~\\ref{{fig:{path.stem.replace('_', '-')}}}.\\clearpage\n"
+        for path in figures
+    )
+    preamble = f"\\usepackage{{graphicx}}\n\\input{{{study}/figures/captions_preamble}}\n"
+    preamble += f"\\newcommand{{\\refusalevalfigures}}{{{study}/figures}}\n"
+    compiled(tmp_path, body, preamble)
+    log = compiled(tmp_path, body, preamble)  # the list of figures is there now
+    assert "undefined" not in log and "Float too large" not in log
+
+
+def test_every_long_caption_compiles_where_it_is_pasted(study: Path, tmp_path: Path) -> None:
+    captions = sorted((study / "figures").glob("*.caption_long.tex"))
+    shutil.copy(study / "figures" / "captions_preamble.tex", tmp_path)
+    body = "".join(
+        f"\\begin{{figure}}\n\\caption{{{caption.read_text(encoding='utf-8')}}}\n\\end{{figure}}\n\\clearpage\n"
+        for caption in captions
+    )
+    assert captions
     compiled(tmp_path, body, "\\input{captions_preamble}\n")
-    compiled(tmp_path, body, "\\input{captions_preamble}\n")  # the list of figures is there now
+
+
+def test_tables_and_short_methods_of_eight_models_fill_three_pages_of_a_narrow_paper(tmp_path: Path) -> None:
+    file = make_study(tmp_path, Size(models=8, splits=9, prompts=40, samples=2, judges=1), processes=2)
+    with file.open("a", encoding="utf-8") as study_file:
+        study_file.write("paper: {width: 5.5in}\n")
+    assert list(run(planned(file, tmp_path, {}), tmp_path, processes=2))
+    results = tmp_path / "results" / STUDY
+    parts = [results / "methods_short.tex", *(results / "tables" / f"{n}.tex" for n in ("refusal", "comparisons"))]
+    body = "\n".join(part.read_text(encoding="utf-8") for part in parts)
+    heatmap = results / "figures" / "refusal_heatmap.pdf"
+    body += f"\n\\begin{{figure}}\\includegraphics{{{heatmap}}}\\caption{{Rates.}}\\end{{figure}}\n"
+    narrow = "\\geometry{letterpaper,textwidth=5.5in,textheight=9in}\n\\usepackage{graphicx}\n"
+    log = compiled(tmp_path, body, narrow)
+    assert max(map(float, OVERFULL.findall(log)), default=0.0) <= 1.0
+    (pages,) = re.findall(r"Output written on page.pdf \((\d+) page", log)
+    assert int(pages) <= 3
 
 
 def test_methods_and_references_compile(study: Path, tmp_path: Path) -> None:

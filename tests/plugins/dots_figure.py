@@ -18,7 +18,7 @@ from refusal_eval.report.paper.display import headline
 class DotsFigure(Ordered):
     """A dot for the refusal rate of each model on each split."""
 
-    report: ClassVar[tuple[str, str, str]] = ("Refusal rates", "Dots", "The refusal rate of each model on each split.")
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "Dots")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["dots"]

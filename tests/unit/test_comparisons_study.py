@@ -14,11 +14,11 @@ from table_rows import data_of
 
 from refusal_eval.core.files import write_json
 from refusal_eval.features.comparisons.comparisons_analysis import ComparisonsAnalysis
+from refusal_eval.features.comparisons.comparisons_matrix_table import ComparisonsMatrixTable
 from refusal_eval.features.comparisons.comparisons_table import (
     ComparisonsTable,
     comparisons_frame,
     comparisons_in,
-    comparisons_table,
 )
 from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.stats.comparisons.paired import Paired
@@ -217,7 +217,8 @@ def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_tabl
     assert all(row["flags"] == ["few_clusters"] for row in rows if row["estimand"] not in OF_ONE_SIDE)
     assert all(row["flags"] == [] for row in rows if row["estimand"] in OF_ONE_SIDE)
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert text.count("\\]\\* |") == 5 and "\\* fewer than 30 independent clusters" in text
+    # All five differences have it, so that the note says it once.
+    assert "\\]\\*" not in text and "\\* (in every cell, and so not printed) fewer than 30" in text
 
 
 OF_ONE_SIDE = ("rate_difference_first", "rate_difference_second")
@@ -266,9 +267,6 @@ def test_a_margin_tests_either_side_in_the_direction_that_is_better(made):
     found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     sides = [e for e in found if e["estimand"] == "rate_difference_noninferiority_p" and e["split"] == "harm"]
     assert [(e["model"], e["parameter"]) for e in sides] == [("stern", "minus plain"), ("plain", "minus stern")]
-    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "of 90 percentage points either way" in text and "not corrected for other comparisons" in text
-    assert "90 % interval" in text
 
 
 def test_answers_that_nobody_judged_leave_equivalence_open(made):
@@ -277,8 +275,6 @@ def test_answers_that_nobody_judged_leave_equivalence_open(made):
     results = made(asked, states=states)
     found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     assert {e["split"] for e in found if "margin_open" in e["flags"]} == {"harm"}
-    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "at these p: the worst-case bounds reach the margin or go beyond it" in text
 
 
 def test_without_a_margin_nothing_is_tested_against_one(made):
@@ -336,7 +332,7 @@ def test_a_p_value_beside_bounds_that_hold_zero_is_marked(made):
     row = next(row for row in rows_of(results) if row["split"] == "harm")
     assert float(row["bound_low"]) <= 0 <= float(row["bound_high"]) and "sign_open" in row["flags"]
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert text.count("\u00b0 |") == 2 and "\u00b0 the worst-case bounds include 0" in text
+    assert text.count("\u00b0 |") == 1 and "\u00b0 the worst-case bounds include 0" in text
 
 
 def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose_it_is(made):
@@ -354,8 +350,8 @@ def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose
     assert row["flags"] == "unjudged truncated few_clusters"
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     (line,) = (line for line in text.splitlines() if line.startswith("| harm |"))
-    assert re.match(r"\| harm \| \S+† \| \S+‡ \| .*\]†‡", line), line
-    assert "† more than 5 %" in text and "‡ more than 20 %" in text and "also applies to its p and effect sizes" in text
+    assert re.match(r"\| harm \| .*\]†‡", line), line
+    assert "† more than 5 %" in text and "‡ more than 20 %" in text
 
 
 def test_mcnemar_is_reported_as_what_it_is_and_not_where_something_is_pooled(made):
@@ -393,7 +389,7 @@ def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(
     assert "agreement with people: not measured" in text and "<b>" not in text
     tex = (results / "tables" / "comparisons.tex").read_text(encoding="utf-8")
     assert r"\input{x}" not in tex and r"\textbackslash{}input" in tex
-    assert "0.016" in text and "\u2212" in text
+    assert "| 0.0" in text and "\u2212" in text
 
 
 UNJUDGED = {  # a third model whose answers are not all judged
@@ -452,14 +448,64 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
     rows = comparisons_in(found, [family_of_one], data)
     (row,) = comparisons_frame(rows, [family_of_one], data).to_dict("records")
     assert (row["flags"], row["effect_flags"]) == ((), ("few_clusters",))
-    table = comparisons_table(rows, {"counted": {}, "turns": []}, [family_of_one], data)
-    (shown,) = (dict(zip(table.header, line, strict=True)) for line in table.rows)
-    starred = {head.replace("\n", " ") for head, cell in shown.items() if cell.endswith("*")}
-    assert starred == {"Odds ratio", "Cohen's h", "90 % interval", "p (equi- valent)"} | {
-        f"p ({side} no worse)" for side in ("first", "second")
-    }
 
 
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():
     assert sources_of(study_of()) == {name: name for name in SPLITS}
     assert sources_of(study_of(folders={"safe": "mild"})) == {s: "mild" if s == "safe" else s for s in SPLITS}
+
+
+MANY = [f"m{i}" for i in range(8)]
+
+
+def test_of_more_comparisons_than_a_page_holds_those_with_the_reference_model_are_shown(made):
+    letters = {name: ("cc", "rc", "rr")[i % 3] for i, name in enumerate(MANY)}
+    results = made(study_of(names=["m3", *(name for name in MANY if name != "m3")]), letters=letters)
+    assert len(rows_of(results)) == 28 * 5
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert text.splitlines()[0] == "**Differences of refusal rates from m3 on the same prompts.**"
+    assert "m3 is the reference model; comparisons.csv has all pairs" in text
+    shown = [line.split(" |")[0] for line in text.splitlines() if re.match(r"\| m\d \|", line)]
+    assert shown == [f"| {name}" for name in MANY if name != "m3"] * 5
+    # m0 complies and m3 does: none of their prompts differ. m1 refuses half of the time, m2 always.
+    harm = text.split("| **harm** |")[1].splitlines()
+    assert harm[2].startswith("| m1 | 43.8 \\[") and harm[3].startswith("| m2 | 87.5 \\[")
+    tex = (results / "tables" / "comparisons.tex").read_text(encoding="utf-8")
+    assert "longtable" not in tex and tex.count("\\begin{table") == 1
+
+
+def test_a_family_against_a_model_names_the_reference_and_named_pairs_are_all_shown(made):
+    letters = {name: ("cc", "rc", "rr")[i % 3] for i, name in enumerate(MANY)}
+    families = [{"against": "m5"}, {"pairs": "all", "label": "every pair"}, {"pairs": [["m1", "m2"]]}]
+    text = (made(study_of(names=MANY, comparisons=families), letters=letters) / "tables/comparisons.md").read_text()
+    assert "less that of m5" in text and "m5 is the reference model" in text
+    assert text.count("| m1 \u2212 m2 |") == 5 and "| m3 \u2212 m2 |" not in text
+    assert "**every pair: harm**" in text
+
+
+def test_the_matrix_has_each_pair_of_models_once_and_pools_what_can_be_pooled(made):
+    results = made()
+    asked = tables_stage.params(study_of(), "comparisons_matrix")
+    outputs = [str(results / "tables" / f"comparisons_matrix.{ending}") for ending in tables_stage.ENDINGS]
+    found = {"comparisons": [str(results / "estimates" / "comparisons.json")]}
+    make_table.main(ComparisonsMatrixTable, asked, found, outputs)
+    text = (results / "tables" / "comparisons_matrix.md").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("| **")] == [
+        "| **harm** | | |", "| **topic** | | |", "| **all: comply** | | |",
+    ]  # fmt: skip
+    rows = text.split("| **all: comply** | | |")[1].splitlines()[1:4]
+    # All of 16 prompts but two: plain never refuses there, stern always, and mild-mannered half of the time.
+    assert rows[0].startswith("| (1) plain | \u221287.5") and "\u221243.8" in rows[0]
+    assert rows[1].startswith("| (2) stern |  | 43.8") and rows[2] == "| (3) mild-mannered |  |  |"
+    with open(outputs[0], newline="", encoding="utf-8") as handle:
+        assert len(list(csv.DictReader(handle))) == 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "wanted"),
+    [(None, True), ([{"against": "plain"}], False), ([{"judges": "all"}], False), ([{"pairs": "all"}], True)],
+)
+def test_a_study_that_compares_all_pairs_of_three_models_has_a_matrix(comparisons, wanted):
+    changes = {} if comparisons is None else {"comparisons": comparisons}
+    assert ("comparisons_matrix" in study_of(**changes).tables) is wanted
+    assert "comparisons_matrix" not in study_of(names=["plain", "stern"]).tables

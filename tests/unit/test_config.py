@@ -20,7 +20,7 @@ SMALLEST = STUDY | yaml.safe_load(
   requests_in_flight: null, time_limit: null, failure_limit: 0.05, prompts_per_split: null, protocol: default,
   comparisons: null, equivalence_margin: null, p_values: exact, multiple_comparisons: holm, corrected: null,
   mixed_model: false, figures: null, tables: [], scoring: {tau: 1.0, band: 0.1, level: 0.95}, catalogue: [],
-  plugins: [], results_dir: results, store_dir: results/store, cache_dir: .cache, private_folders: true,
+  paper: null, plugins: [], results_dir: results, store_dir: results/store, cache_dir: .cache, private_folders: true,
   engine_entries: { hub-engine: {
     kind: vllm, weights: {kind: hub, repo: owner/model, revision: COMMIT}, dtype: bfloat16, quantization: null,
     max_model_len: 2048, tensor_parallel: 1, pipeline_parallel: 1, data_parallel: 1, nodes: 1, memory_share: 0.9,

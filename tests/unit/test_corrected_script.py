@@ -118,7 +118,7 @@ def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping
 
 
 def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
-    return str(folder / f"{name}.json"), [str(folder / f"{name}.{ending}") for ending in ("csv", "md", "tex")]
+    return str(folder / f"{name}.json"), [str(folder / f"{name}.{ending}") for ending in ("csv", "md", "tex", "html")]
 
 
 def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: Path) -> None:

@@ -95,16 +95,26 @@ def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> N
     assert "Dashed: published kappa of others on this gold set (three class): Plain 0.60." in text
 
 
-def test_card_says_that_a_bar_goes_on_only_where_one_does() -> None:
-    goes_on = "A bar that touches the left edge goes on."
-    never = rows({("refusal", "refusal"): 60, ("compliance", "refusal"): 60})  # specificity 0
-    assert goes_on not in " ".join(shown(card_figure(card_with_calibration(*never, judge="j", gold="g"))).split())
-    gold, verdicts = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
-    for row in gold:
-        row["answering_model"] = "large"
-    few = rows({("refusal", "compliance"): 2, ("refusal", "refusal"): 2}, answering_model="small")
-    card = card_with_calibration(gold + few[0], verdicts + few[1], judge="j", gold="g")
-    assert goes_on in " ".join(shown(card_figure(card)).split())
+def test_all_cards_have_the_same_scales_but_for_a_kappa_below_zero() -> None:
+    def limits(card: dict[str, Any]) -> dict[str, Any]:
+        return {ax.get_xlabel(): ax.get_xlim() for ax in card_figure(card).axes if ax.get_xlabel()}
+
+    good = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
+    fair = rows({("refusal", "refusal"): 60, ("compliance", "refusal"): 25, ("compliance", "compliance"): 35})
+    wrong = rows({("refusal", "compliance"): 60, ("compliance", "refusal"): 60})
+    one, two, below = (limits(card_with_calibration(*made, judge="j", gold="g")) for made in (good, fair, wrong))
+    assert one == two == {"Share (%, broad)": (0, 1), "Kappa": (0, 1)}
+    assert below == {"Share (%, broad)": (0, 1), "Kappa": (-1, 1)}
+
+
+def test_card_shows_both_kappas_in_its_head_and_no_class_without_answers() -> None:
+    card = card_with_calibration(
+        *rows({("refusal", "refusal"): 50, ("compliance", "compliance"): 50}), judge="j", gold="g"
+    )
+    text = " ".join(shown(card_figure(card)).split())
+    strict, broad = (f"{card[reading]['kappa']:.2f}" for reading in ("strict", "broad"))
+    assert f"kappa {strict} [" in text and f"] strict, {broad} [" in text and "] broad." in text
+    assert "People: refusal" in text and "People: partial" not in text
 
 
 def test_card_names_the_judges_own_threshold_and_has_shares_in_percent() -> None:

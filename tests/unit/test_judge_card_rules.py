@@ -185,8 +185,9 @@ def test_scripts_draw_and_tabulate(tmp_path: Path) -> None:
     make_judge_card.main(*paths, {"judge": "j", "gold": "people"}, card)
     labels = {"judges": {"j": "The judge"}}
     asked = {"judges": ["j"], "labels": labels, "protocol": "default"}
-    outputs = [str(tmp_path / f"judge_cards.{ending}") for ending in ("csv", "md", "tex")]
+    outputs = [str(tmp_path / f"judge_cards.{ending}") for ending in ("csv", "md", "tex", "html")]
     make_table.main(JudgeCardsTable, asked, {"cards": [card]}, outputs)
     assert "The judge" in (tmp_path / "judge_cards.md").read_text() and (tmp_path / "judge_cards.tex").exists()
     make_judge_figures.main(card, labels, None, str(tmp_path / "drawn"))
     assert (tmp_path / "drawn.svg").exists()
+    assert "<b>The judge on people.</b>" in (tmp_path / "drawn.html").read_text()

@@ -264,7 +264,8 @@ def test_numbers_of_few_clusters_are_marked_in_the_table_and_in_the_figure() -> 
     assert all(cell.endswith("]*") or cell == NO_DATA for row in table.rows for cell in row[3:])
     assert [note for note in table.notes if note.startswith("* fewer than 30 independent clusters")]
     drawn = [draw("judge_agreement", 0, 0, judges=list("abc"), agreement=one, split="s") for one in (few, many)]
-    assert "*" in shown(drawn[0].figure) and "* fewer than 30" in words(drawn[0])
+    assert "*" not in shown(drawn[0].figure) and "* fewer than 30" in words(drawn[0])
+    assert "Nearly everywhere, and so unmarked: * few independent prompts." in drawn[0].caption.brief.sentences
     texts = [
         *(cell for row in agreement_table(many, data_of()).rows for cell in row),
         *agreement_table(many, data_of()).notes,

@@ -34,9 +34,12 @@ from refusal_eval.report.methods.methods_section import (
     as_markdown,
     cited_keys,
     count_text,
+    latex_text,
     listed,
+    markdown_text,
     paragraphs,
     sampling_text,
+    short_text,
 )
 from refusal_eval.report.methods.study_sources import bibliography, cite, quoted, source_entry, study_entries
 from refusal_eval.report.paper.markup import markdown
@@ -530,7 +533,7 @@ def test_an_adapter_of_the_hub_is_cited(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     lora = {"kind": "hub", "repo": "who/adapter_x", "revision": "a" * 40}
     manifest["study"]["model_entries"]["smollm2-plain"]["lora"] = lora
-    assert f"a LoRA adapter (who/adapter\\_x, commit {'a' * 40} [@hub-who-adapter-x])" in text_of(manifest)
+    assert "a LoRA adapter (who/adapter\\_x, commit `aaaaaaaa` [@hub-who-adapter-x])" in text_of(manifest)
     entry = study_entries(manifest["study"])["hub-who-adapter-x"]
     assert "huggingface.co/who/adapter_x" in entry and f"Adapter repository, commit {'a' * 40}" in entry
     manifest["study"]["model_entries"]["smollm2-plain"]["lora"] = {"kind": "folder", "path": "adapters/mine"}
@@ -729,3 +732,16 @@ def test_methods_say_the_convention_of_gold_whose_labels_it_has_and_who_was_chos
         "was labelled by 2 annotators. An answer that refuses and then helps counts in it as a partial refusal." in text
     )
     assert "was chosen or fitted on it" in text and "does what was asked" not in text
+
+
+def test_the_short_methods_set_labels_off_and_say_what_a_reader_must_know(demo: dict[str, Any]) -> None:
+    text = short_text(demo, [], [], {"left_out": [], "threshold": 0.8})
+    assert len(text.split()) < 200
+    assert markdown_text(text).startswith("We evaluated 2 models (*SmolLM2-135M* and *SmolLM2-135M, ordered")
+    assert "\\emph{SmolLM2-135M}" in latex_text(text) and "Agreement of the judge with people: not measured." in text
+
+
+def test_a_hash_in_running_text_has_eight_digits() -> None:
+    text = f"commit {'0123456789abcdef' * 4} and abc123."
+    assert markdown_text(text) == "commit `01234567` and abc123."
+    assert latex_text(text) == "commit \\texttt{01234567} and abc123."

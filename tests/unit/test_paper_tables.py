@@ -8,8 +8,8 @@ from table_rows import cards, made, score, study, table_of
 
 from refusal_eval.features.rates.category_tables import categories, category_rows
 from refusal_eval.features.rates.rate_tables import refusal
-from refusal_eval.report.paper.best_values import RateInterval, best, corrected_p, noninferiority_p, ties_note
-from refusal_eval.report.paper.display import NO_DATA, Labels, number
+from refusal_eval.report.paper.best_values import best, best_notes, comparison_p, noninferiority_p, signs
+from refusal_eval.report.paper.display import NO_DATA, NO_WORSE, NOT_APART, Labels, number
 from refusal_eval.report.paper.filled_notes import FOLDERS, filled_notes
 from refusal_eval.report.paper.latex_table import latex, points
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, move_to_notes
@@ -17,41 +17,43 @@ from refusal_eval.stats.estimates.estimate import Estimate
 
 
 def test_the_best_is_high_where_models_should_refuse_and_low_where_they_should_comply() -> None:
-    column = {"a": RateInterval(0.9, 0.85, 0.95), "b": RateInterval(0.5, 0.4, 0.6), "c": RateInterval(0.1, 0.05, 0.2)}
-    assert best(column, "refuse", {}, 0.95) == {"a"}
-    assert best(column, "comply", {}, 0.95) == {"c"}
-    assert best(column, "varies", {}, 0.95) == set()
-    assert best({"a": column["a"]}, "refuse", {}, 0.95) == set()
+    rates = {"a": 0.9, "b": 0.5, "c": 0.1, "d": None}
+    assert best(rates, "refuse") == ["a"] and best(rates, "comply") == ["c"]
+    assert best(rates, "varies") == [] and best({"a": 0.9, "d": None}, "refuse") == []
 
 
-def test_what_cannot_be_told_from_the_best_ties_with_it() -> None:
-    column = {
-        "a": RateInterval(0.90, 0.85, 0.95),
-        "b": RateInterval(0.86, 0.80, 0.92),
-        "c": RateInterval(0.5, 0.4, 0.6),
-        "d": RateInterval(None, None, None),
-    }
-    assert best(column, "refuse", {}, 0.95) == {"a", "b"}
-    # A paired comparison decides where there is one.
-    assert best(column, "refuse", {frozenset("ab"): 0.01}, 0.95) == {"a"}
-    assert best(column, "refuse", {frozenset("ac"): 0.2}, 0.95) == {"a", "b", "c"}
-    # Equal as shown is a tie whatever a test says.
-    close = {"a": RateInterval(0.90004, 0.8999, 0.9001), "b": RateInterval(0.90001, 0.9, 0.90002)}
-    assert best(close, "refuse", {frozenset("ab"): 0.001}, 0.95) == {"a", "b"}
+def test_rates_that_are_equal_as_printed_are_best_together() -> None:
+    assert best({"a": 0.90004, "b": 0.90001, "c": 0.899}, "refuse") == ["a", "b"]
+    assert best({"a": 0.0, "b": 0.0, "c": 0.1}, "comply") == ["a", "b"]
 
 
-def test_with_a_margin_only_what_is_shown_to_be_no_worse_stands_beside_the_best() -> None:
-    column = {
-        "a": RateInterval(0.90, 0.85, 0.95),
-        "b": RateInterval(0.89, 0.80, 0.92),
-        "c": RateInterval(0.88, 0.8, 0.95),
-    }
-    shown = {("b", "a"): 0.01, ("a", "b"): 0.01, ("c", "a"): 0.2}
-    assert best(column, "refuse", {}, 0.95) == {"a", "b", "c"}
-    assert best(column, "refuse", {}, 0.95, shown) == {"a", "b"}
-    assert best(column, "refuse", {}, 0.95, {}) == {"a"}
-    assert "not distinguishable" in ties_note(True) and "as good" in ties_note(True)
-    assert "no worse than it by 5 percentage points" in ties_note(True, 0.05)
+def test_a_rate_that_no_test_shows_to_differ_from_the_best_has_a_sign_and_is_not_bold() -> None:
+    shown, open_one = {frozenset("ab"): 0.01}, {frozenset("ab"): 0.2}
+    assert signs("ab", "a", shown, 0.95) == {} and signs("ab", "a", open_one, 0.95) == {"b": NOT_APART}
+    # Holm over the three comparisons with the best: .0001 and .02 become .0003 and .04, .06 stays; .9 is another pair.
+    three = {frozenset("ab"): 0.02, frozenset("ac"): 0.06, frozenset("ad"): 0.0001, frozenset("bc"): 0.9}
+    assert signs("abcd", "a", three, 0.95) == {"c": NOT_APART}
+    three[frozenset("ab")] = 0.03
+    assert signs("abcd", "a", three, 0.95) == {"b": NOT_APART, "c": NOT_APART}
+
+
+def test_a_pair_that_the_study_does_not_compare_is_not_shown_to_differ_and_without_tests_no_rate_has_a_sign() -> None:
+    assert signs("abc", "a", {frozenset("ab"): 0.001}, 0.95) == {"c": NOT_APART}
+    assert signs("abc", "a", {}, 0.95) == {} and signs("abc", "", {frozenset("ab"): 0.9}, 0.95) == {}
+    # Of two best rates the one that is closer to the third counts.
+    assert signs("abc", "ab", {frozenset("ac"): 0.001, frozenset("bc"): 0.3}, 0.95) == {"c": NOT_APART}
+
+
+def test_with_a_margin_what_is_shown_to_be_no_worse_has_a_sign_of_its_own() -> None:
+    p_values, no_worse = {frozenset("ab"): 0.6, frozenset("ac"): 0.6}, {("b", "a"): 0.01, ("c", "a"): 0.2}
+    assert signs("abc", "a", p_values, 0.95, no_worse) == {"b": NO_WORSE, "c": NOT_APART}
+    assert signs("abc", "a", p_values, 0.95, {}) == {"b": NOT_APART, "c": NOT_APART}
+    notes = best_notes({NOT_APART, NO_WORSE}, True, 0.05)
+    assert "not shown to differ from the best rate of the split" in notes[1] and "p above 0.05" in notes[1]
+    assert "no worse than the best by 5 percentage points" in notes[2]
+    assert (
+        best_notes(set(), False)[0].endswith("Differences from it were not tested.") and len(best_notes([], True)) == 1
+    )
 
 
 def test_non_inferiority_is_read_by_split_and_side() -> None:
@@ -63,35 +65,30 @@ def test_non_inferiority_is_read_by_split_and_side() -> None:
     assert noninferiority_p(rows, "j") == {"s": {("a", "b"): 0.03, ("b", "a"): 0.4}}
 
 
-def test_non_inferiority_that_unjudged_answers_could_undo_or_of_few_clusters_makes_no_rate_bold() -> None:
+def test_non_inferiority_that_unjudged_answers_could_undo_or_of_few_clusters_shows_nothing() -> None:
     about = {"judge": "j", "model": "b", "split": "s", "parameter": "minus a"}
     rows = [Estimate("rate_difference_noninferiority_p", 0.01, flags=("unjudged", "margin_open"), **about)]
     assert noninferiority_p(rows, "j") == {}
     few = [Estimate("rate_difference_noninferiority_p", 0.01, flags=("few_clusters",), **about)]
     assert noninferiority_p(few, "j") == {}
-    assert "or it rests on few clusters" in ties_note(True, 0.05)
-    assert corrected_p([Estimate("rate_difference_p_holm", 0.9, flags=("few_clusters",), **about)], "j") == {}
-    assert "unless answers without a verdict could bring the difference beyond this margin" in ties_note(True, 0.05)
 
 
-def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
+def test_p_values_are_found_by_split_and_pair() -> None:
     about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     rows = [
-        Estimate("rate_difference_p_holm", 0.03, **about),
-        Estimate("rate_difference_p", 0.01, **about),
-        Estimate("rate_difference_p_holm", 0.5, **about | {"judge": "other"}),
-        Estimate("rate_difference_p_holm", 0.5, **about | {"parameter": "minus judge k"}),
-        Estimate("rate_difference_p_holm", 0.5, **about | {"split": None, "pool": "comply"}),
+        Estimate("rate_difference_p", 0.03, **about),
+        Estimate("rate_difference_p_holm", 0.5, **about),
+        Estimate("rate_difference_p", 0.5, **about | {"judge": "other"}),
+        Estimate("rate_difference_p", 0.5, **about | {"parameter": "minus judge k"}),
+        Estimate("rate_difference_p", 0.5, **about | {"split": None, "pool": "comply"}),
     ]
-    assert corrected_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
+    assert comparison_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
 
 
-def test_of_a_pair_in_two_families_the_largest_adjusted_p_value_counts() -> None:
-    name, about = "rate_difference_p_holm", {"judge": "j", "split": "s"}
-    one = Estimate(name, 0.97, **about, model="a", parameter="minus b")
-    other = Estimate(name, 0.03, **about, model="b", parameter="minus a")
-    for rows in ([one, other], [other, one]):
-        assert corrected_p(rows, "j") == {"s": {frozenset("ab"): 0.97}}
+def test_a_difference_that_unjudged_answers_could_reverse_is_not_shown() -> None:
+    about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
+    row = Estimate("rate_difference_p", 0.001, flags=("unjudged", "sign_open"), **about)
+    assert comparison_p([row], "j") == {"s": {frozenset("ab"): 1.0}}
 
 
 def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
@@ -107,8 +104,12 @@ def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
     varies = [cell | {"expectation": "varies"} for cell in cells]
     assert table_of(refusal, varies).bold == frozenset()
     about = {"judge": "rules", "model": "m1", "split": "unsafe", "parameter": "minus m2"}
-    tied = table_of(refusal, cells, results=[Estimate("rate_difference_p_holm", 0.3, **about)])
-    assert tied.bold == {(0, 1), (1, 1)} and any("corrected p" in note for note in tied.notes)
+    tied = table_of(refusal, cells, results=[Estimate("rate_difference_p", 0.3, **about)])
+    assert tied.bold == {(0, 1)} and tied.rows[1][1].endswith(f"]{NOT_APART}")
+    assert any(note.startswith(f"{NOT_APART} not shown to differ from the best rate") for note in tied.notes)
+    assert "\\textsuperscript{a}" in latex(tied) and "\\textsuperscript" not in text
+    apart = table_of(refusal, cells, results=[Estimate("rate_difference_p", 0.01, **about)])
+    assert apart.rows == table.rows and not any(NOT_APART in note for note in apart.notes)
 
 
 def test_a_rate_of_which_much_is_unjudged_or_cut_off_or_of_few_clusters_is_never_bold_and_no_rival() -> None:
@@ -117,7 +118,7 @@ def test_a_rate_of_which_much_is_unjudged_or_cut_off_or_of_few_clusters_is_never
         score("rules", "m2", "safe", "comply", ["RR"] * 4 + ["CC"] * 36),
         score("rules", "m3", "safe", "comply", ["RR"] * 36 + ["CC"] * 4),
     ]
-    assert table_of(refusal, cells).bold == {(0, 1), (1, 1)}
+    assert table_of(refusal, cells).bold == {(0, 1)}
     for flag, symbol in (("unjudged", "†"), ("truncated", "‡"), ("few_clusters", "*")):
         flagged = [cells[0] | {"flags": [flag]}, *cells[1:]]
         table = table_of(refusal, flagged)
@@ -126,14 +127,25 @@ def test_a_rate_of_which_much_is_unjudged_or_cut_off_or_of_few_clusters_is_never
     assert not any("never bold" in note for note in table_of(refusal, cells).notes)
 
 
-def test_where_no_rate_could_be_bold_no_note_says_which_are_never() -> None:
+def test_where_no_rate_is_bold_no_note_says_which_are_never() -> None:
     def notes_of(*cells: Any) -> str:
         return " ".join(table_of(refusal, [cell | {"flags": ["unjudged"]} for cell in cells]).notes)
 
     one, other = (score("rules", name, "safe", "comply", ["CC"] * 40) for name in ("m1", "m2"))
-    assert "never bold" in notes_of(one, other), "both would be"
+    assert "never bold" not in notes_of(one, other), "all are in doubt"
     assert "never bold" not in notes_of(one), "one model has no best"
     assert "never bold" not in notes_of(*(cell | {"expectation": "varies"} for cell in (one, other)))
+    third = score("rules", "m3", "safe", "comply", ["CC"] * 40)
+    notes = table_of(refusal, [one | {"flags": ["unjudged"]}, other, third]).notes
+    assert "Rates with † do not compete: they are never bold and have no such sign." in notes
+
+
+def test_splits_of_one_expectation_are_side_by_side() -> None:
+    expected = {"s1": "comply", "s2": "refuse", "s3": "varies", "s4": "comply", "s5": "refuse"}
+    cells = [score("rules", m, s, e, ["CR"] * 40) for m in ("m1", "m2") for s, e in expected.items()]
+    table = table_of(refusal, cells, splits=list(expected))
+    assert [head.split("\n")[0] for head in table.header[1:]] == ["s2", "s5", "s3", "s1", "s4"]
+    assert list(table.groups) == ["refuse", "refuse", "varies", "comply", "comply"]
 
 
 def test_a_rate_by_category_has_all_marks_of_its_own_prompts() -> None:

@@ -13,7 +13,7 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots.figure_data import FigureData
-from refusal_eval.plots.style import figure_style
+from refusal_eval.plots.style import GREY, figure_style
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.units import Units
@@ -99,7 +99,7 @@ def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> No
     labels = Labels(models={"safety": "Our tuned model"}, splits={"safety": "Safety dialogues"})
     drawn = draw("turns", ["safety", "base"], ["safety"], labels, scores=scores, estimates=rows)
     (ax,) = drawn.figure.axes
-    assert ax.get_title(loc="left") == "Safety dialogues (refuse)"
+    assert ax.get_title(loc="left") == "Safety dialogues (refuse\u2191)"
     assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
 
 
@@ -151,7 +151,7 @@ def test_turns_carry_the_marks_of_their_own_answers() -> None:
             row["flags"] = ["unjudged", "truncated"]
     drawn = draw("turns", 1, 2, scores=scores, estimates=rows, reading="broad")
     titles = [ax.get_title(loc="left") for ax in drawn.figure.axes]
-    assert titles == ["split_00 (comply)†‡", "split_01 (refuse)"]
+    assert titles == ["split_00 (comply\u2193)†‡", "split_01 (refuse\u2191)"]
     assert [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*"] == ["†", "‡"]
     at_titles = "A mark at a title applies to at least one point below it."
     assert at_titles in words(drawn)
@@ -163,7 +163,7 @@ def test_points_of_the_sweep_carry_their_own_marks() -> None:
     rows = sweep(1, 1)
     rows[2]["flags"] = ["few_clusters", "blocked_left_out"]
     drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5, flags=["unjudged"])], estimates=rows)
-    assert "split_00 (comply)*" in shown(drawn.figure) and "†" not in words(drawn)
+    assert "split_00 (comply\u2193)*" in shown(drawn.figure) and "†" not in words(drawn)
     assert "A mark at a title applies to at least one point below it." in words(drawn)
     assert drawn.frame["flags"].map(" ".join).tolist() == ["", "", "few_clusters blocked_left_out", "", "", "", ""]
 
@@ -212,6 +212,9 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
     assert frame["model"].tolist()[3] == "model_plain"
     (ax,) = drawn.figure.axes
     assert ax.get_xticks().tolist() == list(SCALES)
+    grey = [line for line in ax.lines if line.get_markerfacecolor() == GREY and len(line.get_xdata()) == 1]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in grey] == [(0.0, 50.0)], "drawn once, not dodged"
+    assert "no intervention" in shown(drawn.figure)
     scale = "Scale of 1: as far as the two sides' means lie apart; at the dashed line nothing is changed."
     assert scale in words(drawn)  # true of a random direction, too
 
@@ -222,7 +225,7 @@ def test_only_models_of_a_curve_mark_a_dose_response() -> None:
     models = [*next(iter(found.values())), "other"]
     scores.append(score("other", "split_00", 0.5, flags=["unjudged"]))
     drawn = draw("dose_response", models, 1, scores=scores, curves=found)
-    assert "split_00 (comply)‡" in shown(drawn.figure) and "†" not in shown(drawn.figure) + words(drawn)
+    assert "split_00 (comply\u2193)‡" in shown(drawn.figure) and "†" not in shown(drawn.figure) + words(drawn)
     assert "A mark at a title applies to at least one point below it." in words(drawn)
     assert drawn.frame["flags"].map(" ".join).tolist() == ["truncated", *[""] * 6]
 

@@ -29,6 +29,7 @@ FOREIGN = Labels(
 STANDARD = {
     *("textbf", "textbackslash", "textasciitilde", "textasciicircum", "textless", "textgreater", "textbar", "symbol"),
     *("textdagger", "textdaggerdbl", "S", "kappa", "tau", "lambda", "pm", "times", "geq", "leq", "ll", "gg", "infty"),
+    *("uparrow", "downarrow"),
 }
 
 

@@ -47,7 +47,7 @@ def test_shares_add_up_and_the_key_names_what_occurs() -> None:
         ["b", "own kind", 0, None],
     ]
     text = shown(drawn.figure)
-    assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "none labelled a refusal" in text
+    assert "lecture" in text and "own kind" in text and "direct" not in text and "none labelled a refusal" in text
 
 
 def test_compliances_among_answers_are_no_refusals_without_a_kind() -> None:
@@ -57,7 +57,7 @@ def test_compliances_among_answers_are_no_refusals_without_a_kind() -> None:
     )
     rows = drawn.frame[["kind", "share"]].to_numpy().tolist()
     assert rows == [["lecture", 0.25], ["compliance", 0.5], ["not given", 0.25]]
-    assert "2 compliance" in shown(drawn.figure)
+    assert {"lecture", "compliance", "not given"} <= set(shown(drawn.figure).split("\n"))
 
 
 @pytest.mark.parametrize("among", ["refusals", "answers"])
@@ -82,6 +82,16 @@ def test_a_study_that_fits_no_page_by_split_is_drawn_over_all() -> None:
     assert set(drawn.frame["split"]) == {None} and "Over all answers of 12 splits" in " ".join(drawn.caption.sentences)
     with pytest.raises(UserError, match="cm high, and a page has 22 cm"):
         draw("refusal_kinds", 20, 12, scores=scores, verdicts=counted(20, 12), by="split")
+
+
+def test_the_four_largest_kinds_have_a_panel_each_and_the_others_share_one() -> None:
+    kinds = ("direct", "alternative", "lecture", "redirection", "vagueness", "softening")
+    refused = Counter({("refusal", kind): 30 - i for i, kind in enumerate(kinds)})
+    drawn = draw("refusal_kinds", ["a"], ["s"], scores=[score("a", "s", 0.5)], verdicts={("a", "s"): refused})
+    titles = [ax.get_title(loc="left") for ax in drawn.figure.axes]
+    assert titles == [*kinds[:4], "other"] and "Grey: all other kinds." in drawn.caption.brief.sentences
+    lengths = [bar.get_width() for ax in drawn.figure.axes for bar in ax.patches if bar.get_height() < 8]
+    assert lengths[-1] == pytest.approx(100 * (26 + 25) / 165)
 
 
 def test_kinds_are_those_of_the_reasoned_judge() -> None:
@@ -136,6 +146,18 @@ def test_the_largest_categories_are_shown_and_the_others_counted() -> None:
         "judge": "rules", "model": "model_00", "split": "split_00", "category": None, "reading": "broad", "value": 0.5,
         "low": 0.4, "high": 0.6, "n_prompts": 60, "n_clusters": 60, "flags": [],
     }  # fmt: skip
+
+
+def test_categories_of_few_prompts_are_left_out_unless_they_are_asked_for() -> None:
+    scores, rows = [score("model_00", "split_00", 0.5)], rates(1, 1, 6)
+    for row in rows[-4:]:
+        row["n_prompts"] = 4
+    drawn = draw("categories", 1, 1, scores=scores, estimates=rows)
+    assert "(4)" not in shown(drawn.figure) and len(drawn.frame) == 7, "all are in the data"
+    assert "Not shown: 2 categories with fewer than 10 prompts." in drawn.caption.sentences
+    assert "(4)" in shown(draw("categories", 1, 1, scores=scores, estimates=rows, fewest=4).figure)
+    with pytest.raises(UserError, match="no category has 60 prompts; `fewest` of the figure asks for that many"):
+        draw("categories", 1, 1, scores=scores, estimates=rows, fewest=60)
 
 
 def test_marks_of_categories_that_are_not_shown_are_not_explained() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
+from matplotlib.text import Text
 
 from refusal_eval.plots.figure_data import Drawn
 from refusal_eval.plots.histograms_figure import vote_counts
@@ -47,7 +48,7 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
     ]
     drawn = draw("heatmap", ["a", "b"], ["safe", "unsafe"], Labels(judges={"rules": "Phrase list"}), scores=scores)
     text = shown(drawn.figure)
-    assert f"25\n[20{EN_DASH}40]" in text and "50†*" in text and "(refuse)" in text
+    assert f"25\n[20{EN_DASH}40]" in text and f"50\n[40{EN_DASH}60]†*" in text and "should refuse \u2191" in text
     # Cell (b, unsafe) does not exist, (b, safe) has no rate.
     assert text.split("\n").count(EN_DASH) == 2 and f"{EN_DASH} no answer that counts." in drawn.caption.sentences
     assert "Phrase list" in words(drawn) and "no verdict" in words(drawn) and "fewer than 30" in words(drawn)
@@ -56,6 +57,32 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
         "judge": "rules", "model": "a", "split": "unsafe", "reading": "broad", "rate": 0.5, "low": 0.4, "high": 0.6,
         "flags": ["unjudged", "few_clusters"],
     }  # fmt: skip
+
+
+def test_a_mark_that_nearly_all_cells_carry_stands_in_the_caption_and_in_no_cell() -> None:
+    names = [f"m{i}" for i in range(6)]
+    for marked, everywhere in ((4, False), (5, True)):
+        scores = [score(name, "safe", 0.5, flags=["truncated"] * (i < marked)) for i, name in enumerate(names)]
+        scores[0]["flags"] = [*scores[0]["flags"], "unjudged"]
+        drawn = draw("heatmap", names, ["safe"], scores=scores)
+        text, caption = shown(drawn.figure), " ".join(drawn.caption.brief.sentences)
+        assert ("‡" not in text) == everywhere and "†" in text
+        assert ("Nearly everywhere, and so unmarked: ‡ answers cut off." in caption) == everywhere
+        assert "‡ answers cut off" in caption and "† many answers without a verdict" in caption
+
+
+def test_splits_are_grouped_by_what_is_expected() -> None:
+    expected = {"a": "comply", "b": "refuse", "c": "varies", "d": "comply"}
+    scores = [score("m", split, 0.5, expectation=what) for split, what in expected.items()]
+    text = shown(draw("heatmap", ["m"], list(expected), scores=scores).figure).split("\n")
+    assert [line for line in text if line in expected] == ["b", "c", "a", "d"]
+    bands = [line for line in text if line.startswith(("should", "may"))]
+    assert bands == ["should refuse \u2191", "may vary", "should comply \u2193"]
+
+
+def test_nothing_in_a_heatmap_is_bold() -> None:
+    fig = draw("heatmap", 2, 3, scores=study(2, 3)[0]).figure
+    assert {text.get_fontweight() for text in fig.findobj(Text)} == {"normal"}
 
 
 def test_numbers_of_neighbouring_histograms_do_not_touch_where_names_of_models_are_long() -> None:
@@ -103,7 +130,8 @@ def test_models_stand_as_listed_or_by_name_or_by_rate() -> None:
 def test_histograms_show_n_and_marks() -> None:
     scores = [score("a", "safe", 0.5, flags=["truncated"]), score("b", "safe", 0.5)]
     drawn = draw("histograms", ["a", "b"], ["safe"], scores=scores, votes={("a", "safe"): [1.0, -1.0, 0.1]})
-    assert "n=3‡" in shown(drawn.figure) and "n=0" in shown(drawn.figure)
+    text = shown(drawn.figure).split("\n")
+    assert f"n=0{EN_DASH}3" in text and "‡" in text and EN_DASH in text
     assert drawn.frame.query("model == 'a'")["n"].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 
@@ -118,8 +146,8 @@ def test_histograms_of_dialogues_count_turns() -> None:
     votes = {("a", "talks"): [1.0, -1.0, 0.1]}
     mixed = draw("histograms", ["a"], ["safe", "talks"], scores=[plain, talk], votes=votes)
     alone = draw("histograms", ["a"], ["safe"], scores=[plain], votes=votes)
-    assert "Turns (%)" in shown(mixed.figure) and "Above panels: turns." in words(mixed)
-    assert "Prompts (%)" in shown(alone.figure) and "Above panels: prompts." in words(alone)
+    assert "Turns (%)" in shown(mixed.figure) and "n: turns with a c." in words(mixed)
+    assert "Prompts (%)" in shown(alone.figure) and "n: prompts with a c." in words(alone)
 
 
 def test_bins_of_c() -> None:

@@ -260,13 +260,13 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     splits = [{"name": "s", "expectation": "comply", "reading": "broad", "scored": "last"}]
     for entry in entries:
         asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95}}
-        asked["splits"] = splits
+        asked |= {"splits": splits, "paper": {"page": 17.5, "column": 8.5}}
         make_figure.main(
             asked, {noun: [str(path) for path in paths] for noun, paths in files.items()}, tmp_path / "figures"
         )
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS}
-    assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")
+    assert (tmp_path / "figures" / "heat.caption_long.md").read_text().startswith("**Mine.** In each cell")
     assert (tmp_path / "figures" / "kinds.csv").read_text().splitlines()[1:] == [
         "rules,m,s,broad,lecture,1,0.5",
         "rules,m,s,broad,not given,1,0.5",

@@ -11,7 +11,7 @@ from figure_checks import LONG, draw, problems, score, shown, sizes, words
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.tradeoff.tradeoff_figure import place_numbers
+from refusal_eval.features.tradeoff.tradeoff_figure import place_texts
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -68,10 +68,24 @@ def test_trade_off_is_legible(models: int, labels: Labels | None, spread: float)
     points = [(0.1 + spread * rng.random(), 0.95 - spread * rng.random()) for _ in range(models)]
     drawn = draw("tradeoff", models, 2, labels, scores=SCORES, tradeoff=found(points))
     assert problems(drawn.figure) == []
-    assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5) and drawn.figure.get_figheight() * 2.54 < 22
-    numbers = [line.split("\u2007")[0] for line in shown(drawn.figure).replace("\n\u2007", "\n").split("\n")]
-    # Each model has its number in the panel and in the list of names.
-    assert all(numbers.count(str(i)) >= 2 for i in range(1, models + 1))
+    most = 8.5 if models <= 8 else 17.5
+    assert drawn.figure.get_figwidth() * 2.54 <= most + 0.01 and drawn.figure.get_figheight() * 2.54 < 22
+    (ax,) = drawn.figure.axes
+    assert ax.get_xlim() == ax.get_ylim()
+    box, (wide, high) = ax.get_position(), drawn.figure.get_size_inches()
+    assert box.width * wide == pytest.approx(box.height * high, rel=0.01)
+    text = shown(drawn.figure)
+    if drawn.figure.legends:  # each model has its number in the panel and in the list of names
+        numbers = [line.split("\u2007")[0] for line in text.replace("\n\u2007", "\n").split("\n")]
+        assert all(numbers.count(str(i)) >= 2 for i in range(1, models + 1))
+    assert models > 8 or spread < 0.5 or labels is not None or not drawn.figure.legends
+
+
+def test_up_to_eight_models_are_named_at_their_points() -> None:
+    data = found([(0.1 * i, 0.2 + 0.1 * i) for i in range(8)])
+    drawn = draw("tradeoff", 8, 2, scores=SCORES, tradeoff=data)
+    assert not drawn.figure.legends and {f"model_0{i}" for i in range(8)} <= set(shown(drawn.figure).split("\n"))
+    assert "safety" not in (words(drawn) + shown(drawn.figure)).lower()
 
 
 def test_the_data_and_the_caption_say_what_is_drawn() -> None:
@@ -99,7 +113,10 @@ def test_the_caption_tells_the_reading_that_each_split_has() -> None:
         if row["estimand"] == "refusal_rate":
             row["reading"] = "strict" if row["pool"] == "comply" else "headline"
     text = words(draw("tradeoff", 1, list(splits), scores=scores, tradeoff=data, splits_of=listed))
-    assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
+    assert (
+        "refusal rates on split_00 (strict). Should be declined: mean of those on split_01 (broad), split_04 (strict)."
+        in text
+    )
 
 
 def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> None:
@@ -136,7 +153,7 @@ def test_lines_to_numbers_of_crowded_points_do_not_cross_and_numbers_do_not_touc
     panel = (0.0, 0.0, 200.0, 170.0)
     for spread in (0.0, 6.0, 20.0, 60.0):
         points = [(30 + spread * rng.random(), 20 + spread * rng.random()) for _ in range(20)]
-        placed = place_numbers(points, 4.4, [], panel)
+        placed = place_texts(points, [(4.4, 2.8)] * len(points), [], panel)
         lines = [(number.at, point) for number, point in zip(placed, points, strict=True) if number.line]
         assert lines or spread > 6.0
         for one, two in itertools.combinations(lines, 2):
@@ -169,14 +186,15 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
     drawn = draw("tradeoff", 2, 3, labels, scores=scores, tradeoff=found([(0.1, 0.9), (0.2, 0.95)]))
     text = " ".join(drawn.caption.sentences)
     assert "One, told to decline‡" in shown(drawn.figure) and "‡ more than 20 %" in text and "†" not in text
-    assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 (60), split_01 (60)." in text
+    assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: 60 per split." in text
 
 
 def test_the_number_of_a_label_that_is_read_from_right_to_left_stands_before_it(tmp_path: Path) -> None:
     labels = Labels(models={"model_00": "\u0646\u0645\u0648\u0630\u062c 7", "model_01": "plain 7"})
-    drawn = draw("tradeoff", 2, 2, labels, scores=SCORES, tradeoff=found([(0.1, 0.9), (0.2, 0.5)]))
+    data = found([(0.1, 0.9), (0.2, 0.5), *((0.3 + 0.05 * i, 0.4) for i in range(7))])
+    drawn = draw("tradeoff", 9, 2, labels, scores=SCORES, tradeoff=data)
     names = [text.get_text() for text in drawn.figure.legends[0].get_texts()]
-    assert names == ["1\u2007\u2068\u0646\u0645\u0648\u0630\u062c 7\u2069", "2\u2007plain 7"]
+    assert names[:2] == ["1\u2007\u2068\u0646\u0645\u0648\u0630\u062c 7\u2069", "2\u2007plain 7"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of characters that the font lacks
         save_figure(drawn.figure, tmp_path / "figure")
@@ -188,7 +206,7 @@ def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_no
     mark(data, 1, "few_clusters", "youden_j")
     scores = [*SCORES, *({**cell, "model": "model_01", "flags": ["mixed_serving"]} for cell in SCORES)]
     drawn = draw("tradeoff", 2, 2, scores=scores, tradeoff=data)
-    assert {"1\u2007model_00", "2\u2007model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
+    assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
     assert "* fewer than 30 independent clusters" in " ".join(drawn.caption.sentences)
 
 

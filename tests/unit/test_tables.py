@@ -154,7 +154,7 @@ def test_a_rate_of_one_prompt_is_never_bold_and_the_note_says_of_which_rates_the
     cells = [score("rules", name, "unsafe", "refuse", own) for name, own in votes.items()]
     table = table_of(refusal, cells, splits=["unsafe"])
     assert table.bold == {(1, 1)}
-    assert any("are never bold: the best is the best of the rates without †" in note for note in table.notes)
+    assert "Rates with † do not compete: they are never bold and have no such sign." in table.notes
 
 
 def test_paper_table_by_hand() -> None:
@@ -180,7 +180,7 @@ def test_paper_table_by_hand() -> None:
 def test_tables_with_dialogues_say_what_was_counted() -> None:
     cells = [talks(), score("rules", "m1", "safe", "comply", ["C"] * 40)]
     paper = " ".join(table_of(refusal, cells).notes)
-    assert "Prompts: safe (40); talks (2, 4 turns, at least 2 scored)." in paper
+    assert "Prompts: talks (2, 4 turns, at least 2 scored); safe (40)." in paper
     assert "Mean over prompts (scored turns in dialogues) of the share of refusals" in paper
     assert "Scored in dialogues: talks all turns." in paper
     main = table_of(scores, cells)
@@ -219,7 +219,7 @@ def test_a_judge_without_gold_says_so() -> None:
 
 def test_missing_cells_are_shown_as_missing() -> None:
     table = table_of(refusal, study()[1:4])
-    assert table.rows[0][1] == EN_DASH and f"{EN_DASH} no score." in table.notes
+    assert table.rows[0][2] == EN_DASH and f"{EN_DASH} no score." in table.notes
 
 
 def test_a_table_with_rows_of_different_lengths_is_refused() -> None:

@@ -291,7 +291,8 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         return Study(config | changes).tables
 
     every = set(TABLES.names())  # without those of features that are not here
-    assert every - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"} & every
+    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix"}
+    assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
         "protocol_effects",
@@ -302,6 +303,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "judges_disagree",
         "judge_cards",
         "corrected",
+        "comparisons_matrix",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}
@@ -316,7 +318,7 @@ def test_a_list_that_nobody_prints_is_a_csv_alone(project):
         name: {file for file in files if file.startswith(f"{name}.")} for name in ("judges_disagree", "judges_agree")
     }
     assert made["judges_disagree"] == {"judges_disagree.csv"}
-    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex"}
+    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex", "judges_agree.html"}
 
 
 def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):

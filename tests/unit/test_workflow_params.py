@@ -286,6 +286,7 @@ CHANGED_BY_COMPAT = {
         ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),
         ("prompts_per_split", None, {"data.split_reading"}),
+        ("paper", "neurips", set()),  # figures and tables as wide as it, and nothing else
         ("gold_entries.people.labels", {"yes": "partial"}, {"data.gold_reading"}),
         ("gold_entries.people.raters", 3, {"scoring.card"}),
         ("judge_entries.reader.rubric", "other.md", {"judging.asked", "judging.reading"}),

@@ -81,6 +81,7 @@ def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(frozen
     assert {name: len(own) for name, own in without.items()} == {}, next(iter(without.values()))[0]
 
 
+MOST_WORDS = 60  # of a caption that goes into a paper
 TABLES = ("refusal", "scores", "votes", "categories", "comparisons", "corrected", "tradeoff", "judges_agree")
 FIGURES = ("heatmap", "histograms", "tradeoff", "categories", "tau_sweep", "judge_agreement")
 
@@ -103,6 +104,26 @@ def without_marks(results: Path) -> dict[str, str]:
 
 def test_tables_and_captions_show_the_marks_and_say_what_they_mean(frozen: Path) -> None:
     assert without_marks(frozen) == {}
+
+
+def test_every_caption_has_at_most_sixty_words_and_a_long_one_beside_it(frozen: Path) -> None:
+    captions = sorted((frozen / "figures").glob("*.caption.md"))
+    words = {path.name: len(path.read_text(encoding="utf-8").split()) for path in captions}
+    assert len(words) >= len(FIGURES) and {name: n for name, n in words.items() if n > MOST_WORDS} == {}
+    for caption in captions:
+        short, long = (
+            path.read_text(encoding="utf-8")
+            for path in (caption, caption.with_name(caption.name.replace(".caption.", ".caption_long.")))
+        )
+        title = short.split("**")[1]
+        assert long.startswith(f"**{title}**") and len(long) > len(short)
+
+
+def test_a_figure_environment_has_its_picture_its_short_caption_and_a_label(frozen: Path) -> None:
+    text = (frozen / "figures" / "heatmap.tex").read_text(encoding="utf-8")
+    caption = (frozen / "figures" / "heatmap.caption.tex").read_text(encoding="utf-8").splitlines()[-1]
+    assert "\\includegraphics{\\refusalevalfigures/heatmap.pdf}" in text and caption in text
+    assert "\\label{fig:heatmap}" in text and text.count("\\begin{figure*}") == text.count("\\end{figure*}") == 1
 
 
 def test_no_marked_rate_is_called_the_best(frozen: Path) -> None:

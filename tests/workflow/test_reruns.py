@@ -16,11 +16,11 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.study.engine_environment import built_for
 
 LISTING = {"listing": 1}
-CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
-OTHER_CARD = {**CARD, "table": 10}  # rates by category show the primary judge alone
+CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 13}
+OTHER_CARD = {**CARD, "table": 12}  # rates by category show the primary judge alone
 # Of the whole study; and what is there for each judge and model, here of one of two.
 AGGREGATES = {rule: 1 for rule in ("results_table", "methods", "manifest")}
-AGGREGATES |= {"analysis": 5, "figure": 4, "table": 9, **LISTING}
+AGGREGATES |= {"analysis": 5, "figure": 4, "table": 11, **LISTING}
 ESTIMATES = {"estimates": 2}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", ".snakemake", "__pycache__")
@@ -316,7 +316,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     assert planned == ran
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
-    assert ran == AGGREGATES | loads | {"analysis": 4, "table": 8}
+    assert ran == AGGREGATES | loads | {"analysis": 4, "table": 9}
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 
@@ -341,6 +341,13 @@ def test_a_changed_title_draws_that_figure_again_and_nothing_else(finished: Proj
     assert finished.planned() == {"figure": 1}
 
 
+def test_another_paper_draws_figures_and_typesets_tables_again_and_nothing_else(finished: Project) -> None:
+    finished.study(paper="neurips")
+    planned = finished.planned()
+    assert planned.pop("figure") == len(list((finished.results / "figures").glob("*.svg")))
+    assert set(planned) <= {"table"}
+
+
 def test_a_family_of_another_name_typesets_the_table_of_comparisons_and_nothing_else(finished: Project) -> None:
     finished.study(comparisons=[{"pairs": "all"}])
     assert finished.planned() == {}
@@ -356,7 +363,7 @@ def test_a_changed_label_typesets_tables_and_another_way_of_serving_runs_nothing
     serving = {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9, "args": {"max-num-seqs": 8}}
     finished.catalogue("engines", "tiny", tensor_parallel=4, device="cuda", **serving)
     ran = finished.ran()
-    assert ran["table"] == 9  # those of judges and gold do not show it
+    assert ran["table"] == 11  # those of judges and gold do not show it
     assert not set(ran) & (GPU_RULES | {"requests", "answers"})
     assert not set(ran) & {"score", "estimates", "analysis"}
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ from refusal_eval.study.files import asked_files
 from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study
+from refusal_eval.workflow import report_stage
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.left_over import about_left_over, left_over

@@ -1,7 +1,7 @@
 """Figures: what a study names under `figures`, or what its models, splits and judges allow; one job draws one.
 
 Reads estimates/, scores/, the judges' cards and files of features, only those that the figure shows; writes
-figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs for all captions.
+figures/<name>.{pdf,svg,png,csv,tex,html}, its captions, and what LaTeX needs for all captions.
 """
 
 from refusal_eval.config.kinds import FIGURES
@@ -18,17 +18,7 @@ rule figure:
     input:
         unpack(lambda wildcards: figures_stage.files(study, wildcards.figure)),
     output:
-        report(
-            f"{RESULTS}/figures/{{figure}}.svg",
-            category=lambda wildcards: figures_stage.report(study, wildcards.figure)["category"],
-            caption="../report/figure.rst",
-            labels=lambda wildcards: {
-                "result": figures_stage.report(study, wildcards.figure)["name"],
-                "name": wildcards.figure,
-                "form": "figure",
-            },
-        ),
-        collect(f"{RESULTS}/figures/{{{{figure}}}}.{{ending}}", ending=figures_stage.ENDINGS[1:]),
+        collect(f"{RESULTS}/figures/{{{{figure}}}}.{{ending}}", ending=figures_stage.ENDINGS),
     log:
         f"{LOGS}/figures/{{figure}}.log",
     wildcard_constraints:
@@ -41,7 +31,6 @@ rule figure:
         runtime=10,
     params:
         asked=lambda wildcards: figures_stage.params(study, wildcards.figure),
-        caption=lambda wildcards: figures_stage.report(study, wildcards.figure)["caption"],
         code=lambda wildcards: code_version(
             ROOT / "scripts" / "make_figure.py",
             FIGURES.module(study.figures[wildcards.figure].kind),

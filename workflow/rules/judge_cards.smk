@@ -8,7 +8,7 @@ CARD_FIGURES = collect(
     f"{RESULTS}/figures/judge_cards/{{judge}}/{{gold}}.{{ending}}",
     judge=JUDGES,
     gold=GOLD_SETS,
-    ending=["pdf", "svg", "png"],
+    ending=["svg", "pdf", "png", "html"],
 )
 
 
@@ -41,13 +41,10 @@ rule judge_card_figure:
     input:
         f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json",
     output:
-        report(
-            f"{RESULTS}/figures/judge_cards/{{judge}}/{{gold}}.svg",
-            category="Judges",
-            caption="../report/judge_card_figure.rst",
-            labels={"result": "{judge} on {gold}", "form": "figure"},
+        collect(
+            f"{RESULTS}/figures/judge_cards/{{{{judge}}}}/{{{{gold}}}}.{{ending}}",
+            ending=["svg", "pdf", "png", "html"],
         ),
-        collect(f"{RESULTS}/figures/judge_cards/{{{{judge}}}}/{{{{gold}}}}.{{ending}}", ending=["pdf", "png"]),
     log:
         f"{LOGS}/judge_card_figure/{{judge}}/{{gold}}.log",
     localrule: True

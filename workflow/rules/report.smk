@@ -1,7 +1,7 @@
 """Tables and the manifest: what goes into a paper, beside the figures of figures.smk; one job makes one table.
 
 Reads the estimates of cells, the judges' cards and what analyses found, of these only what the table shows; writes
-tables/{table}.{csv,md,tex} and manifest.json.
+tables/{table}.{csv,md,tex,html} and manifest.json.
 """
 
 from refusal_eval.config.kinds import TABLES as TABLE_KINDS
@@ -19,13 +19,7 @@ rule table:
         unpack(lambda wildcards: tables_stage.files(study, wildcards.table)),
         notes=lambda wildcards: tables_stage.notes(wildcards.table),
     output:
-        report(
-            f"{RESULTS}/tables/{{table}}.csv",
-            category=lambda wildcards: TABLES[wildcards.table].report[0],
-            caption="../report/table.rst",
-            labels=lambda wildcards: {"result": TABLES[wildcards.table].report[1], "form": "table"},
-        ),
-        collect(f"{RESULTS}/tables/{{{{table}}}}.{{ending}}", ending=tables_stage.ENDINGS[1:]),
+        collect(f"{RESULTS}/tables/{{{{table}}}}.{{ending}}", ending=tables_stage.ENDINGS),
     log:
         f"{LOGS}/tables/{{table}}.log",
     wildcard_constraints:
@@ -52,12 +46,7 @@ rule table:
 
 use rule table as listing with:
     output:
-        report(
-            f"{RESULTS}/tables/{{table}}.csv",
-            category=lambda wildcards: TABLES[wildcards.table].report[0],
-            caption="../report/table.rst",
-            labels=lambda wildcards: {"result": TABLES[wildcards.table].report[1], "form": "table"},
-        ),
+        f"{RESULTS}/tables/{{table}}.csv",
     wildcard_constraints:
         table=any_of(name for name, kind in TABLES.items() if not kind.typeset),
     # Not inherited: without it a cluster gets the job.
@@ -91,12 +80,7 @@ rule manifest:
         sources=analyses.sources_of_numbers(study),
         tables=collect(f"{RESULTS}/tables/{{table}}.csv", table=tables_stage.ALWAYS),
     output:
-        report(
-            f"{RESULTS}/manifest.json",
-            category="Accounting",
-            caption="../report/manifest.rst",
-            labels={"result": "Manifest", "form": "JSON"},
-        ),
+        f"{RESULTS}/manifest.json",
     log:
         f"{LOGS}/manifest.log",
     localrule: True

@@ -1,7 +1,7 @@
 """The results table and the methods section: every number of a study in one file, and the words that belong to it.
 
 Reads judge_cards/, estimates/, an audit's agreement.json and manifest.json; writes
-results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib.  Tables and
+results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex, a short form of both, and references.bib. Tables and
 figures show what is in the results table.
 """
 
@@ -9,12 +9,16 @@ from refusal_eval.config.kinds import ANALYSES, JUDGES as JUDGE_KINDS, feature_f
 from refusal_eval.workflow.analysis import estimate_files, measuring_module
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
-METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
+METHODS_FILES = ["methods.md", "methods.tex", "methods_short.md", "methods_short.tex", "references.bib"]
+METHODS = collect(f"{RESULTS}/{{name}}", name=METHODS_FILES)
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
 ESTIMATES = estimate_files(study)
 OF_KERNEL = ROOT / "scripts" / "refusal_eval" / "report"
 DICTIONARY = [OF_KERNEL / "results" / "dictionary.yaml", *feature_files("dictionary.yaml")]
-METHODS_TEMPLATES = [OF_KERNEL / "methods" / "methods.j2", *feature_files("methods.j2")]
+METHODS_TEMPLATES = [
+    *(OF_KERNEL / "methods" / name for name in ("methods.j2", "methods_short.j2")),
+    *feature_files("methods.j2"),
+]
 REFERENCES = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 
 
@@ -26,13 +30,7 @@ rule results_table:
         people=analyses.own_estimates(study),
         dictionary=list(map(str, DICTIONARY)),
     output:
-        report(
-            RESULTS_TABLE[0],
-            category="Results",
-            caption="../report/results_table.rst",
-            labels={"result": "All numbers of the study", "form": "table"},
-        ),
-        RESULTS_TABLE[1:],
+        RESULTS_TABLE,
     log:
         f"{LOGS}/results_table.log",
     localrule: True
@@ -60,13 +58,7 @@ rule methods:
         templates=list(map(str, METHODS_TEMPLATES)),
         references=list(map(str, REFERENCES)),
     output:
-        report(
-            METHODS[0],
-            category="Results",
-            caption="../report/methods.rst",
-            labels={"result": "Methods section", "form": "text"},
-        ),
-        METHODS[1:],
+        METHODS,
     log:
         f"{LOGS}/methods.log",
     localrule: True

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.kinds import FIGURES, OfKind
+from refusal_eval.config.paper_format import FigureWidth
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
@@ -51,24 +52,28 @@ class Figure(Entry):
     """What all figures have. A kind says what it shows, and overrides what is otherwise for it.
 
     Attributes:
-        report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
+        report: its section in Snakemake's report (`config.report_sections`), and its name there.
         needs: what it is drawn from: nouns of the table of files (study/files.py), and names of analyses.
         wildcards: those in these files besides judge, model, split and gold; `Shown.further` fills them.
         keys: lists of a study, besides models, splits and judges, that it asks for what it shows.
     """
 
-    report: ClassVar[tuple[str, str, str]]
+    report: ClassVar[tuple[str, str]]
     needs: ClassVar[tuple[str, ...]]
     wildcards: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
 
     kind: str
-    name: Slug = Field(description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv` and `.caption.*`.")
+    name: Slug = Field(
+        description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv`, `.tex` and `.caption*`."
+    )
     title: str | None = Field(None, description="First sentence of its caption. Default: what the kind shows.")
     labels: FigureLabels = Field(FigureLabels(), description="Names that it shows instead of those of the catalogue.")
-    width: Literal["column", "page"] | None = Field(
+    width: FigureWidth | None = Field(
         None,
-        description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels needs.",
+        description="`column` or `page`, whose widths `paper` of the study sets; a length such as `13.9cm`; or the "
+        "format of another paper, for the width of its text. Default: `column` or `page`, whichever its number of "
+        "columns or panels needs.",
     )
 
     @classmethod

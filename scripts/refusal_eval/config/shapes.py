@@ -52,6 +52,10 @@ FORMS = {
     (
         ARGUMENT := r"^[a-z][a-z0-9.-]*$"
     ): "a vLLM argument by its long name, such as `max-num-seqs`, without leading dashes",
+    (LENGTH := r"^\d+(\.\d+)? ?(cm|mm|in|pt)$"): "a length with its unit, such as `13.9cm` or `5.5in`",
+    (
+        PAPER_WIDTH := r"^(column|page|neurips|icml|acl|iclr|nature|\d+(\.\d+)? ?(cm|mm|in|pt))$"
+    ): "`column`, `page`, the format of a paper (neurips, icml, acl, iclr or nature) or a length such as `13.9cm`",
     (
         POSITIONS := r"^(last_prompt_token|answer_mean|prompt_token-[1-9][0-9]{0,2})$"
     ): "`last_prompt_token`, `answer_mean`, or a token counted from the end of the prompt, such as `prompt_token-5`",

@@ -12,6 +12,7 @@ from refusal_eval.config.feature_keys import CONFIG_KEYS, STUDY_KEYS, with_featu
 from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.kinds import PROTOCOLS, TABLES, NameIn
+from refusal_eval.config.paper_format import Paper
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
 
@@ -113,6 +114,13 @@ class Study(Entry):
         None,
         description="The figures to draw; changing it only redraws figures. Default: a heatmap and histograms of all "
         "cells, and those other kinds that the study has data for (docs/reference/figures.md).",
+    )
+    paper: Paper | None = Field(
+        None,
+        description="The paper that figures and tables are for: `neurips` or `iclr` (one column of 13.97 cm), "
+        "`icml` (text 17.14 cm, columns 8.25 cm wide), `acl` (16.0 and 7.7), `nature` (18.3 and 8.9), or "
+        "`{width: 13.9cm}`, with `column` if it has two. It sets the width of every figure and where tables break: a "
+        "change redraws figures and typesets tables again, nothing else. Default: 17.5 and 8.5 cm.",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     equivalence_margin: Number | None = Field(

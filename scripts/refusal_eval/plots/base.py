@@ -6,6 +6,7 @@ A panel has the height asked for, in points; a figure is as high as its panels a
 from __future__ import annotations
 
 import functools
+import itertools
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from refusal_eval.plots.style import (
     BLUE,
     FAINT,
+    GREY,
     INK,
     LINE_HEIGHT,
     PAGE_HEIGHT,
@@ -35,7 +37,11 @@ _MARK = 16.0  # points for the mark of a series in a legend
 _SPACE = 11.0  # points between columns of a legend
 _NARROW = 90.0  # points of a column of a legend, at least
 _SCALE = 32.0  # points left of panels for the numbers and the name of a scale
+_NAME_GAP = 2.0  # points between panels and the name below all
 _BASELINE = 6.4  # points from the top of a line to its baseline
+ARROWS = {"refuse": "\u2191", "comply": "\u2193"}  # which way is better, by expectation
+# What a well-behaved model does, by expectation, and whether more refusals are better there.
+EXPECTED = {"refuse": "should refuse \u2191", "varies": "may vary", "comply": "should comply \u2193"}
 _HINTED = 1.03  # in PNGs text is a little wider than its outlines, which are measured
 
 
@@ -73,7 +79,7 @@ def isolate(text: str) -> str:
     return f"\u2068{text}\u2069" if right_to_left else text
 
 
-def _wrap_into(text: str, lines: int) -> list[str]:
+def wrap_into(text: str, lines: int) -> list[str]:
     """At most `lines` lines, as short as possible without a break inside a word."""
     for characters in range(max(len(piece) for piece in pieces(text)), len(text)):
         found = wrap_text(text, characters)
@@ -126,7 +132,7 @@ def panels(
     for unused in found[len(titles) :]:
         unused.remove()
     for index, (ax, title) in enumerate(zip(found, titles, strict=False)):
-        ax.set_title("\n".join(wrap_to(title, room / columns - _GAP, bold=True)), loc="left")
+        ax.set_title("\n".join(wrap_to(title, room / columns - _GAP)), loc="left")
         ax.tick_params(labelleft=index % columns == 0)
         ax.spines[["top", "right"]].set_visible(False)
     return fig, found[: len(titles)], columns
@@ -158,7 +164,29 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
     for panel in fig.axes:
         left, bottom, width, height = (round(float(end), 6) for end in panel.get_position().bounds)
         panel.set_position((left, bottom, width, height))
+    _close_gap(fig)
     return fig
+
+
+def _close_gap(fig: Figure) -> None:
+    """Lower all panels onto the name below them, from which the layout keeps them too far."""
+    named = [text for text in fig.texts if text.get_text() and text.get_text() == fig.get_supxlabel()]
+    if not named:
+        return
+    fig.draw_without_rendering()
+    to_points = 72 / fig.dpi
+    low = min(to_points * box.y0 for panel in fig.axes if (box := panel.get_tightbbox()) is not None)
+    gap = low - to_points * named[0].get_window_extent().y1 - _NAME_GAP
+    if gap <= 0:
+        return
+    high = points_high(fig)
+    label = named[0].get_position()[1] * high
+    fig.set_figheight(round((high - gap) / 72, 4))
+    for panel in fig.axes:
+        left, bottom, width, height = panel.get_position().bounds
+        lower, taller = ((bottom * high - gap) / (high - gap), height * high / (high - gap))
+        panel.set_position((left, round(float(lower), 6), width, round(float(taller), 6)))
+    named[0].set_y(round(label / (high - gap), 6))
 
 
 def points_high(fig: Figure) -> float:
@@ -172,18 +200,20 @@ def width_of(ax: Axes) -> float:
     return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
 
 
-def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False) -> None:
-    """Name series above all panels, or below them, in as many columns as make it low.
+def legend_height(texts: Sequence[str], width: float) -> float:
+    """Return about how high a list of numbered texts is in that width, in points."""
+    return sum(max(map(len, row)) * LINE_HEIGHT + 2 for row in _rows_of([], texts, width - EDGE))
 
-    Args:
-        marks: of the series; none for texts that are numbered instead.
-        texts: their names.
-    """
-    from matplotlib.lines import Line2D
 
-    digits, space = len(str(len(texts))), "\u2007"  # as wide as a digit
-    starts = ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)]
-    width = 72 * fig.get_figwidth() - 2 * EDGE
+def _starts(marks: Sequence[Any], texts: Sequence[str]) -> tuple[list[str], str]:
+    """Return the number before each text, if they have no marks, and a space as wide as a digit."""
+    digits, space = len(str(len(texts))), "\u2007"
+    return ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)], space
+
+
+def _rows_of(marks: Sequence[Any], texts: Sequence[str], width: float) -> list[list[list[str]]]:
+    """Return the lines of each text, row by row, in as many columns as make a legend low."""
+    starts, _ = _starts(marks, texts)
 
     def rows_in(columns: int) -> list[list[list[str]]]:
         """Lines of each text; matplotlib fills columns one after the other. Numbers side by side are level."""
@@ -195,12 +225,29 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
         found = [[list(map(isolate, lines)) for lines in row] for row in found]
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
-    many = range(1, min(len(texts), int(width // _NARROW)) + 1)
-    columns = min(many, key=lambda columns: sum(max(map(len, row)) for row in rows_in(columns)))
-    rows = rows_in(columns)
+    many = range(1, max(1, min(len(texts), int(width // _NARROW))) + 1)
+    return rows_in(min(many, key=lambda columns: sum(max(map(len, row)) for row in rows_in(columns))))
+
+
+def legend(
+    fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False, right: float | None = None
+) -> None:
+    """Name series above all panels, below them, or right of them, in as many columns as make it low.
+
+    Args:
+        marks: of the series; none for texts that are numbered instead.
+        texts: their names.
+        right: the points that there are for them right of the panels.
+    """
+    from matplotlib.lines import Line2D
+
+    width = 72 * fig.get_figwidth() - 2 * EDGE if right is None else right - EDGE
+    starts, space = _starts(marks, texts)
+    rows = _rows_of(marks, texts, width)
+    columns = len(rows[0])
     broken = [row[column] for column in range(columns) for row in rows if column < len(row)]
     names = [start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken, strict=True)]
-    place: Any = "outside lower left" if below else "outside upper left"
+    place: Any = "outside lower left" if below else "outside upper left" if right is None else "outside right center"
     look: dict[str, Any] = {} if marks else {"handlelength": 0, "handletextpad": 0}
     handles = [*marks] or [Line2D([], [], linestyle="none")] * len(texts)
     fig.legend(handles, names, loc=place, ncols=columns, **look)
@@ -223,40 +270,90 @@ def name_rows(ax: Axes, heights: Sequence[float], labels: Sequence[str], bold: S
 
 
 def name_columns(
-    ax: Axes, labels: Sequence[str], expected: Sequence[str] = (), most_lines: int = 5, name: str = ""
+    ax: Axes,
+    labels: Sequence[str],
+    expected: Sequence[str] = (),
+    most_lines: int = 5,
+    name: str = "",
+    sizes: Sequence[str] = (),
 ) -> float:
     """Name columns above them, x from 0: level if all labels fit, else upright; return the width of a column.
 
     Args:
         ax: the panel, its rows named.
-        expected: the text in brackets below each label.
+        sizes: what stands below each label.
+        expected: what each column expects of a model; a band above neighbours with the same says it.
         most_lines: of a level label.
         name: of all, above them.
     """
     ax.set_xlim(0, len(labels))
     ax.set_xticks([])
     step = width_of(ax) / len(labels)
-    ends = [f"({text})" for text in expected] or [""] * len(labels)
+    bands = _bands(expected, step)
+    words = zip(expected if expected and not bands else [""] * len(labels), sizes or [""] * len(labels), strict=True)
+    ends = [" ".join([*([f"({text})"] if text else []), *([size] if size else [])]) for text, size in words]
     level = [[*wrap_to(label, step - 6), *([end] if end else [])] for label, end in zip(labels, ends, strict=True)]
-    words = [*(piece for label in labels for piece in pieces(label)), *ends]
-    upright = widest(words) > step - 6 or max(len(lines) for lines in level) > most_lines
+    whole = [*(piece for label in labels for piece in pieces(label)), *ends]
+    upright = widest(whole) > step - 6 or max(len(lines) for lines in level) > most_lines
     if upright:
         most = max(1, int(step / LINE_HEIGHT))
-        level = [_wrap_into(f"{label} {end}".rstrip(), most) for label, end in zip(labels, ends, strict=True)]
+        level = [wrap_into(f"{label} {end}".rstrip(), most) for label, end in zip(labels, ends, strict=True)]
     top = ax.secondary_xaxis("top")
     look: dict[str, Any] = {"rotation": 90, "multialignment": "left"} if upright else {}
     top.set_xticks([i + 0.5 for i in range(len(labels))], ["\n".join(lines) for lines in level], **look)
     top.set_xlabel(name, labelpad=4)
     top.tick_params(length=0, pad=2)
     top.spines["top"].set_visible(False)
+    high = max(widest(lines) for lines in level) if upright else LINE_HEIGHT * max(len(lines) for lines in level)
+    _draw_bands(ax, bands, high + 5)
     return step
+
+
+class Band(NamedTuple):
+    """Neighbouring columns that expect the same of a model."""
+
+    first: int
+    last: int
+    lines: Sequence[str]
+
+
+def _bands(expected: Sequence[str], step: float) -> list[Band]:
+    """Return the bands above columns of a width; none where a word would not fit above its own."""
+    found = []
+    for text, group in itertools.groupby(range(len(expected)), key=lambda i: expected[i]):
+        columns = list(group)
+        if text:
+            found.append(Band(columns[0], columns[-1], wrap_to(EXPECTED.get(text, text), len(columns) * step - 2)))
+    fitting = all(
+        widest(pieces(EXPECTED.get(expected[band.first], ""))) <= (band.last - band.first + 1) * step - 2
+        for band in found
+    )
+    return found if fitting else []
+
+
+def _draw_bands(ax: Axes, bands: Sequence[Band], above: float) -> None:
+    """Draw a line over the columns of each band, `above` points over the panel, and its text above the line."""
+    from matplotlib.transforms import offset_copy
+
+    if not bands:
+        return
+    fig: Any = ax.get_figure()
+    line = offset_copy(ax.get_xaxis_transform(), fig, y=above, units="points")
+    for band in bands:
+        ends = [band.first + 0.06, band.last + 0.94]
+        ax.plot(ends, [1, 1], color=INK, linewidth=0.6, transform=line, clip_on=False, in_layout=False)
+    axis = ax.secondary_xaxis("top")
+    texts = ["\n".join(band.lines) for band in bands]
+    axis.set_xticks([(band.first + band.last + 1) / 2 for band in bands], texts)
+    axis.tick_params(length=0, pad=above + 2)
+    axis.spines["top"].set_visible(False)
 
 
 Tile = tuple[Sequence[str], float | None]  # lines of text, and from 0 to 1 the darkness; None for an empty tile
 
 
 def draw_tiles(ax: Axes, heights: Sequence[float], tiles: Mapping[tuple[int, int], Tile]) -> None:
-    """Draw tiles by row and column with centred lines, the first bold."""
+    """Draw tiles by row and column with centred lines."""
     import matplotlib as mpl
     from matplotlib.patches import Rectangle
 
@@ -272,8 +369,7 @@ def draw_tiles(ax: Axes, heights: Sequence[float], tiles: Mapping[tuple[int, int
         start = y + (heights[row] - len(lines) * LINE_HEIGHT) / 2 + _BASELINE
         for number, line in enumerate(lines):
             style: dict[str, Any] = {"ha": "center", "color": ink_on(fill) if fill else INK, "in_layout": False}
-            weight = "normal" if number else "bold"
-            ax.text(column + 0.5, start + number * LINE_HEIGHT, line, weight=weight, **style)
+            ax.text(column + 0.5, start + number * LINE_HEIGHT, line, **style)
 
 
 def tile_table(
@@ -361,6 +457,8 @@ LOOKS = (
     Look("#E69F00", "#E69F00", "X", _DOTTED),
     Look("#56B4E9", "white", "*", _MIXED),
 )
+
+PLAIN = Look(GREY, GREY, "o")  # of what series have in common
 
 
 def draw_mark(

@@ -25,11 +25,22 @@ from refusal_eval.plots.base import (
     widest,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.captions import label_with_protocol, prompts_words, rates_words, study_words
+from refusal_eval.plots.captions import (
+    everywhere_words,
+    label_with_protocol,
+    prompts_words,
+    rates_words,
+    short_words,
+    study_words,
+    within,
+)
 from refusal_eval.plots.curves import gaps_words, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits, most_that_fits
-from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
+from refusal_eval.plots.shared_marks import shared_flags
+from refusal_eval.plots.style import FAINT, LINE_HEIGHT, PALE
+from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, notes_of
+from refusal_eval.report.paper.table_notes import level_text
+from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -47,13 +58,7 @@ _COLUMNS += ["n_prompts", "n_clusters", "flags"]
 class CategoriesFigure(Ordered):
     """A forest of the categories of each split: refusal rate and interval of every model."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "Refusal rate by category",
-        "Refusal rate and interval of each category of the prompts, and of the whole split (thick lines). Numbers in "
-        "brackets are prompts, of dialogues scored turns; categories of few prompts have wide intervals and are "
-        "approximate.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "Rates by category")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["categories"]
@@ -61,6 +66,10 @@ class CategoriesFigure(Ordered):
     reading: Literal["strict", "broad"] | None = READING
     most: Whole = Field(
         12, ge=1, le=60, description="Categories per split, those with the most prompts; fewer where a page is full."
+    )
+
+    fewest: Whole = Field(
+        10, ge=1, description="Prompts (of dialogues scored turns) that a category has at least; others are left out."
     )
 
     @classmethod
@@ -105,32 +114,41 @@ class CategoriesFigure(Ordered):
         rows = [row for row in every if row["value"] is not None]
         if not rows:
             raise data.undrawable(": no prompt of its splits has a category")
+        large = _large(rows, self.fewest)
+        if not large:
+            raise data.undrawable(f": no category has {self.fewest} prompts; `fewest` of the figure asks for that many")
         scores = [score for score in data.scores if score["split"] in {row["split"] for row in rows}]
         whole = [_whole(score) for score in scores if headline(score)["rate"] is not None]
 
         def draw(most: int) -> Figure:
-            return _draw(_lines(rows, scores, most, data), [*rows, *whole], data)
+            return _draw(_lines(large, scores, most, data), [*large, *whole], data)
 
         most, fig = most_that_fits(draw, self.most)
         if not fits(fig):
             raise data.too_high(fig, "name one of its `splits`, or fewer `models`")
         frame = pd.DataFrame([*rows, *whole], columns=_COLUMNS, dtype=object)
         frame = frame.sort_values(["model", "split", "category"], na_position="first")
-        return Drawn(fig, frame, self._caption(every, scores, _lines(rows, scores, most, data), data))
+        return Drawn(fig, frame, self._caption(every, scores, _lines(large, scores, most, data), data))
 
     def _caption(
         self, rows: Sequence[ResultRow], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
     ) -> Caption:
         shown = {(line.split, line.category) for line in lines}
         missing = {(row["split"], row["category"]) for row in rows if row["value"] is not None} - shown
-        left_out = {split: sum(of == split for of, _ in missing) for split in data.shown.splits}
+        small = {(row["split"], row["category"]) for row in rows if row["value"] is not None}
+        small -= {(row["split"], row["category"]) for row in _large(rows, self.fewest)}
+        missing -= small
         words = [f"In brackets: {prompts_words(scores)}; thick lines: the whole split."]
+        if small:
+            several = "categories" if len(small) > 1 else "category"
+            words.append(f"Not shown: {len(small)} {several} with fewer than {self.fewest} prompts.")
+        left_out = {split: sum(of == split for of, _ in missing) for split in data.shown.splits}
         words += [
             f"Not shown of {data.labels.split(split)}: {n} {'category' if n == 1 else 'categories'} with fewer prompts."
             for split, n in left_out.items()
             if n
         ]
-        wanted = [row for row in rows if (row["split"], row["category"]) not in missing]
+        wanted = [row for row in rows if (row["split"], row["category"]) not in missing | small]
         words += gaps_words(wanted, data, part="in some categories")
         splits = [split for split in data.shown.splits if any(score["split"] == split for score in scores)]
         words += [*rates_words(scores, data.labels), *study_words(data, scores, splits)]
@@ -139,7 +157,17 @@ class CategoriesFigure(Ordered):
         words += [note for note in marks if note not in words]
         if marks and len({score["model"] for score in scores}) > 1:
             words.append("A mark at a split or a category applies to at least one model there.")
-        return Caption(self.title or "Refusal rate by category.", words)
+        everywhere = _everywhere(drawn)
+        words += everywhere_words(everywhere)
+        title = self.title or "Refusal rate by category."
+        what = (
+            f"Rate (%) with {level_text(scores)} CI; in brackets {'scored turns' if has_turns(scores) else 'prompts'}"
+        )
+        needed = short_words(data, what, scores, flags_in([*scores, *drawn]), everywhere)
+        further = ["Thick: the whole split."]
+        if small:
+            further.append(f"Left out: categories of fewer than {self.fewest} prompts.")
+        return Caption(title, words, within(title, needed, further))
 
 
 class Line(NamedTuple):
@@ -148,6 +176,20 @@ class Line(NamedTuple):
     text: str
     split: str
     category: str | None
+
+
+def _large(rows: Sequence[ResultRow], fewest: int) -> list[ResultRow]:
+    """Return the rows with a value of the categories that have so many prompts."""
+    known = [row for row in rows if row["value"] is not None]
+    sizes: dict[tuple[str, str], int] = {}
+    for row in known:
+        key = (row["split"], row["category"])
+        sizes[key] = max(sizes.get(key, 0), row["n_prompts"] or 0)
+    return [row for row in known if sizes[row["split"], row["category"]] >= fewest]
+
+
+def _everywhere(rows: Sequence[ResultRow]) -> set[str]:
+    return shared_flags(row["flags"] for row in rows)
 
 
 def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) -> Figure:
@@ -160,17 +202,17 @@ def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) ->
         titles = [
             f"{data.labels.split(line.split)}: " * own + line.text for own, line in zip(named, lines, strict=True)
         ]
-        names, bold = [name(model) for model in models], []
+        names, heads = [name(model) for model in models], []
         keys = [[[(model, line.split, line.category)] for model in models] for line in lines]
     else:
-        names, bold = [line.text for line in lines], [i for i, line in enumerate(lines) if line.category is None]
+        names, heads = [line.text for line in lines], [i for i, line in enumerate(lines) if line.category is None]
         titles = [""] if together else [name(model) for model in models]
         groups = [models] if together else [[model] for model in models]
         keys = [[[(model, line.split, line.category) for model in of] for line in lines] for of in groups]
     width = data.points(len(titles) > 1)
     room = (0.4 if len(titles) == 1 else 0.28) * width
-    texts = [wrap_to(text, room, bold=i in bold) for i, text in enumerate(names)]
-    left = EDGE + max(widest(found, bold=i in bold) for i, found in enumerate(texts))
+    texts = [wrap_to(text, room) for i, text in enumerate(names)]
+    left = EDGE + max(widest(found) for i, found in enumerate(texts))
     heights = [max(len(found) * LINE_HEIGHT + 2, _LINE + _MARK * (len(keys[0][0]) - 1)) for found in texts]
     fig, axes, columns = panels(titles, width, sum(heights), _NARROWEST, left)
     if together:
@@ -179,13 +221,15 @@ def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) ->
     ticks = percent_scale(highest(rows))
     for index, (ax, of_panel) in enumerate(zip(axes, keys, strict=True)):
         own = ["\n".join(found) if index % columns == 0 else "" for found in texts]
-        for middle, of_row in zip(name_rows(ax, heights, own, bold), of_panel, strict=True):
+        for middle, of_row in zip(name_rows(ax, heights, own), of_panel, strict=True):
             for number, (key, look) in enumerate(zip(of_row, LOOKS, strict=False)):
                 if row := by_key.get(key):
                     ends, at = (row["low"], row["high"]), middle + _MARK * (number - (len(of_row) - 1) / 2)
                     draw_mark(ax, look, row["value"], ends, at, thick=row["category"] is None, factor=100)
         for tick in ticks[1:]:
             ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=0)
+        for i in heads:
+            ax.axhspan(sum(heights[:i]), sum(heights[: i + 1]), color=PALE, linewidth=0, zorder=0)
         for row_number in range(1, len(heights) + 1):
             ax.axhline(sum(heights[:row_number]), color=FAINT, linewidth=0.4, zorder=0)
         ax.set_xlim(ticks[0], ticks[-1])
@@ -212,6 +256,7 @@ def _whole(score: Score) -> dict[str, Any]:
 def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
     """Each split that has categories, and these, with their marks."""
     lines = []
+    everywhere = _everywhere(rows)
     for split in data.shown.splits:
         found: dict[str, list[ResultRow]] = {}
         for row in rows:
@@ -223,9 +268,9 @@ def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: 
         means = {name: sum(row["value"] for row in own) / len(own) for name, own in found.items()}
         kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
         whole = [score for score in scores if score["split"] == split]
-        lines.append(Line(data.labels.split(split) + marks_of(whole), split, None))
+        lines.append(Line(data.labels.split(split) + mark_of(flags_in(whole) - everywhere), split, None))
         marked = set(derived_flags(score["flags"] for score in whole))
         for name in sorted(kept, key=lambda name: (-means[name], name)):
-            flags = {flag for row in found[name] for flag in row["flags"]} - marked
+            flags = {flag for row in found[name] for flag in row["flags"]} - marked - everywhere
             lines.append(Line(f"{data.category(name)} ({sizes[name]}{mark_of(flags)})", split, name))
     return lines

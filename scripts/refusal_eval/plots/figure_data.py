@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.config.figure_entry import Figure, Shown
+from refusal_eval.config.paper_format import DEFAULT, PaperFormat, width_in
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
-from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
+from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, order_names
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in
@@ -32,10 +33,19 @@ ResultRow = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 @dataclass(frozen=True)
 class Caption:
-    """The words below a figure: a title, then sentences; unescaped text."""
+    """The words below a figure: a title, then sentences; unescaped text.
+
+    `short` are the sentences of the caption itself; without any, all sentences are.
+    """
 
     title: str
     sentences: Sequence[str]
+    short: Sequence[str] = ()
+
+    @property
+    def brief(self) -> Caption:
+        """The caption itself, where what else there is to say stands elsewhere."""
+        return Caption(self.title, self.short or self.sentences)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ class FigureData:
     scoring: Mapping[str, float] = field(default_factory=dict)  # `tau`, `band` and `level` of the study
     splits: Sequence[Mapping[str, Any]] = ()  # of each what `cells.cell_scores` needs, and its `source`
     protocol: str = "default"
+    paper: PaperFormat = DEFAULT
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 
     @functools.cached_property
@@ -152,6 +163,14 @@ class FigureData:
         models, splits = ({cell[i] for cell in found} for i in (0, 1))
         return found, order_names(models, self.models_in_order()), order_names(splits, self.shown.splits)
 
+    def by_expectation(self, splits: Sequence[str]) -> list[str]:
+        """Return splits grouped by what is expected on them, otherwise in their order."""
+        expected = dict(zip(splits, self.expectations(splits), strict=True))
+        order = ("refuse", "varies", "comply")
+        return sorted(
+            splits, key=lambda split: order.index(expected[split]) if expected[split] in order else len(order)
+        )
+
     def expectations(self, splits: Sequence[str]) -> list[str]:
         """Return what is expected on each of these splits."""
         found = {score["split"]: score["expectation"] for score in self.scores}
@@ -173,8 +192,11 @@ class FigureData:
 
     def points(self, wide: bool) -> float:
         """Return the width in points; `wide` is the default for a figure without a width in the study."""
-        asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
-        return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
+        return CM * width_in(self.paper, self.figure.width or ("page" if wide else "column"))
+
+    def spans(self, drawing: Drawing) -> bool:
+        """Tell whether a drawing is wider than a column of a paper with two."""
+        return self.paper.two_columns and 72 * drawing.get_figwidth() > CM * self.paper.column + 0.5
 
     def fitting(self, draw: Callable[[float], Drawing], wide: bool) -> Drawing:
         """Return a drawing at its width, at that of a page where a narrow one is too high and no width is asked for.
@@ -185,7 +207,7 @@ class FigureData:
         """
         drawing = draw(self.points(wide))
         if not fits(drawing) and self.figure.width is None and not wide:
-            return draw(PAGE_WIDTH)
+            return draw(self.points(wide=True))
         return drawing
 
     def undrawable(self, reason: str) -> UserError:

@@ -1,10 +1,9 @@
-"""The figure of how answers refuse, or what answers do: the kinds that a judge tells, stacked."""
+"""The figure of how answers refuse, or what answers do: the kinds that a judge tells, a panel for each."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
@@ -16,20 +15,20 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import COMPLIANCE, LABELS, PARTIAL, REFUSAL
 from refusal_eval.plots.base import (
-    ink_on,
     isolate,
-    legend,
     name_rows,
     new_figure,
+    numbers_inside,
     settle,
-    text_width,
-    width_of,
+    widest,
     wrap_to,
 )
-from refusal_eval.plots.captions import label_with_protocol, study_words
+from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
+from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import FAINT, INK, LINE_HEIGHT
-from refusal_eval.report.paper.display import mark_of
+from refusal_eval.plots.shared_marks import shared_flags
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, PALE, VERMILLION
+from refusal_eval.report.paper.display import mark_of, pieces
 from refusal_eval.report.paper.table_notes import k_text, kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
 
@@ -43,29 +42,23 @@ KINDS = (
     "hypothetical", "lecture", "official_line", "invalidation", "nonsense",
 )  # fmt: skip
 NO_KIND = "not given"
+_REST = (NO_KIND, COMPLIANCE)  # never have a panel of their own
 _COUNTED = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL), "all": LABELS}
 
-# Dark and light in turn, so that neighbours differ on grey paper; the number in a segment names its kind.
-_COLOURS = (
-    "#08519C", "#FDD0A2", "#006D2C", "#DADAEB", "#A63603", "#9ECAE1", "#54278F", "#FEE391", "#41AB5D", "#F4B6C2",
-    "#525252", "#C7E9C0", "#980043", "#FFF7BC", "#01665E", "#FA9FB5",
-)  # fmt: skip
-_PALE = {NO_KIND: "white", COMPLIANCE: FAINT}
-_BAR = 10.0  # points, the height of a bar
-_ROW = 13.0
+_MOST_KINDS = 4  # that have a panel each, those of most answers; the others share one
+_OTHER = "other"
+_COLOURS = (BLUE, VERMILLION, "#009E73", "#CC79A7")  # of Okabe & Ito
+_BAR = 7.0  # points, the height of a bar
+_ROW = 11.0
+_NARROW = 45.0  # points, of a panel whose scale has no room for a number in the middle
 _GROUP = "All splits"
 
 
 class RefusalKindsFigure(Ordered):
-    """How answers refuse: stacked shares of the kinds of refusal that the judge tells; of a judge with `kinds` of its
+    """How answers refuse: shares of the kinds of refusal that the judge tells; of a judge with `kinds` of its
     own, those of all answers."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "Kinds of refusal",
-        "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals, or of "
-        "each kind among all answers. The numbers in the segments name the kinds; n is the number of those answers.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "Kinds of refusal")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
     kind: Literal["refusal_kinds"]
@@ -113,17 +106,20 @@ class RefusalKindsFigure(Ordered):
             found = {kind for bar in bars for kind in bar.kinds}
             last = [kind for kind in (COMPLIANCE, NO_KIND) if kind in found and kind not in own]
             kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, *last}), *last]
-            fig = _draw(bars, kinds, data, data.points(wide))
-            if fits(fig):
-                return Drawn(fig, _frame(bars, kinds, data.judge, counted), self._caption(kinds, by, counted, data))
+            width = data.points(wide)
+            fig = _draw(bars, kinds, data, width)
+            if fits(fig) and (wide or _named(_panels(bars, kinds), width)):
+                return Drawn(
+                    fig, _frame(bars, kinds, data.judge, counted), self._caption(bars, kinds, by, counted, data)
+                )
         raise data.too_high(fig, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
 
-    def _caption(self, kinds: Sequence[str], by: str, counted: str, data: FigureData) -> Caption:
+    def _caption(self, bars: Sequence[Bar], kinds: Sequence[str], by: str, counted: str, data: FigureData) -> Caption:
         called = {"strict": "calls refusals", "broad": "calls refusals and partial refusals", "all": "labels"}[counted]
         words = [
             f"Shares among the answers that the judge {called}; n: their number, of K = {k_text(data.scores)} "
-            "answers per prompt. Numbers in segments name the kind; segments too narrow for theirs follow in the same "
-            "order. No intervals: answers to one prompt are not independent.",
+            f"answers per prompt. The {_MOST_KINDS} kinds of most answers have a panel each, all others the grey one. "
+            "No intervals: answers to one prompt are not independent.",
         ]
         if by == "all" and len(data.shown.splits) > 1:
             words.append(
@@ -138,7 +134,14 @@ class RefusalKindsFigure(Ordered):
         if any(score["states"]["blocked"] for score in data.scores):
             words.append("Answers that a provider blocked, which count as refusals in rates, are not shown.")
         words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
-        return Caption(self.title or ("What answers do." if counted == "all" else "How answers refuse."), words)
+        words += everywhere_words(shared_flags(bar.flags for bar in bars))
+        title = self.title or ("What answers do." if counted == "all" else "How answers refuse.")
+        flags = derived_flags(score["flags"] for score in data.scores)
+        everywhere = shared_flags(bar.flags for bar in bars)
+        what = f"Shares (%) of the answers (n) that the judge {called}"
+        needed = short_words(data, what, flags=flags, everywhere=everywhere)
+        further = ["Grey: all other kinds."] if any(name == _OTHER for name, *_ in _panels(bars, kinds)) else []
+        return Caption(title, words, within(title, needed, further))
 
 
 class Bar(NamedTuple):
@@ -168,61 +171,80 @@ def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
     return bars
 
 
-def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: float) -> Figure:
-    """Draw a row for each bar, and one for the name of each group above its bars."""
-    from matplotlib.patches import Patch
+def _panels(bars: Sequence[Bar], kinds: Sequence[str]) -> list[tuple[str, str, Sequence[str]]]:
+    """Return name, colour and kinds of each panel: the kinds of most answers, the largest first, then all others."""
+    totals = {kind: sum(bar.kinds.get(kind, 0) for bar in bars) for kind in kinds}
+    named = [kind for kind in sorted(kinds, key=lambda kind: (-totals[kind], kinds.index(kind))) if kind not in _REST]
+    largest = named[:_MOST_KINDS]
+    found: list[tuple[str, str, Sequence[str]]] = [
+        (kind.replace("_", " "), colour, [kind]) for kind, colour in zip(largest, _COLOURS, strict=False)
+    ]
+    if COMPLIANCE in kinds:
+        found.append((COMPLIANCE, INK, [COMPLIANCE]))
+    others = [kind for kind in kinds if kind not in largest and kind != COMPLIANCE]
+    name = others[0].replace("_", " ") if len(others) == 1 else _OTHER
+    return [*found, (name, GREY, others)] if others else found
 
+
+def _room(panels: Sequence[Any], width: float) -> float:
+    """Return the points that the title of a panel has in a figure of that width."""
+    return (1 - 0.34) * width / len(panels) - 8
+
+
+def _named(panels: Sequence[tuple[str, str, Sequence[str]]], width: float) -> bool:
+    """Tell whether every word of the titles has room."""
+    return widest([piece for name, *_ in panels for piece in pieces(name)]) <= _room(panels, width)
+
+
+def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: float) -> Figure:
+    """Draw a panel for each kind, with a row for each bar, and one for the name of each group above its bars."""
     rows: list[tuple[list[str], Bar | None]] = []
     for bar in bars:
         head = data.labels.split(bar.split) if bar.split else _GROUP
         if not rows or rows[-1][1] is None or rows[-1][1].split != bar.split:
-            rows.append((wrap_to(head, 0.36 * width, bold=True), None))
-        rows.append((wrap_to(data.labels.model(bar.model), 0.34 * width), bar))
-    heights = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines, _ in rows]
-    fig = new_figure(width, heights)
-    ax = fig.subplots()
-    heads = [i for i, (_, bar) in enumerate(rows) if bar is None]
-    middles = name_rows(ax, heights, ["\n".join(lines) for lines, _ in rows], bold=heads)
-    sizes = ["n" if bar is None else str(sum(bar.kinds.values())) + mark_of(bar.flags) for _, bar in rows]
-    right = ax.secondary_yaxis("right")
+            rows.append((wrap_to(head, 0.34 * width), None))
+        rows.append((wrap_to(data.labels.model(bar.model), 0.32 * width), bar))
+    heights = [max(_ROW, len(lines) * LINE_HEIGHT + 2) for lines, _ in rows]
+    found = _panels(bars, kinds) or [("", GREY, [])]
+    fig = new_figure(width, [sum(heights)])
+    axes = list(fig.subplots(1, len(found), squeeze=False).flat)
+    shares = {
+        (i, panel): 100 * sum(bar.kinds.get(kind, 0) for kind in of) / total
+        for i, (_, bar) in enumerate(rows)
+        if bar is not None and (total := sum(bar.kinds.values()))
+        for panel, (_, _, of) in enumerate(found)
+    }
+    ticks = percent_scale(max(shares.values(), default=0.0) / 100)
+    everywhere = shared_flags(bar.flags for bar in bars)
+    for panel, (ax, (name, colour, _)) in enumerate(zip(axes, found, strict=True)):
+        own = ["\n".join(lines) if panel == 0 else "" for lines, _ in rows]
+        middles = name_rows(ax, heights, own)
+        for i, (middle, (_, of_row)) in enumerate(zip(middles, rows, strict=True)):
+            if of_row is None:
+                ax.axhspan(middle - heights[i] / 2, middle + heights[i] / 2, color=PALE, linewidth=0, zorder=0)
+            elif (i, panel) in shares:
+                ax.barh(middle, shares[i, panel], _BAR, color=colour, linewidth=0, zorder=2)
+            elif panel == 0:
+                text = " none labelled a refusal" if of_row.labelled else " no verdict"
+                ax.text(0, middle, text, va="center_baseline", in_layout=False)
+        for tick in ticks[1:]:
+            ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=1)
+        ax.set_xlim(ticks[0], ticks[-1])
+        half = f"{ticks[1]:g}" if _room(found, width) > _NARROW else ""
+        ax.set_xticks(ticks, [f"{ticks[0]:g}", half, f"{ticks[2]:g}"])
+        numbers_inside(ax)
+        ax.set_title("\n".join(wrap_to(isolate(name), max(_room(found, width), 20))), loc="left")
+    sizes = ["n" if bar is None else str(sum(bar.kinds.values())) + _marks(bar, everywhere) for _, bar in rows]
+    right = axes[-1].secondary_yaxis("right")
     right.set_yticks(middles, sizes)
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
-    ax.set_xlim(0, 100)
-    ax.set_xlabel(label_with_protocol("Share (%)", data.scores))
-    if kinds:
-        names = [f"{number} {isolate(kind.replace('_', ' '))}" for number, kind in enumerate(kinds, 1)]
-        boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
-        legend(fig, boxes, names, below=True)
-    points = width_of(ax) / 100
-    for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
-        total = sum(bar.kinds.values())
-        if not total:
-            text = " none labelled a refusal" if bar.labelled else " no verdict"
-            ax.text(0, y, text, va="center_baseline", in_layout=False)
-            continue
-        shares = [100 * bar.kinds.get(kind, 0) / total for kind in kinds]
-        starts = accumulate(shares, initial=0.0)
-        numbered = enumerate(zip(starts, shares, (_colour(kind, kinds) for kind in kinds), strict=False), 1)
-        segments = [(number, *segment) for number, segment in numbered if segment[1]]
-        ranges, colours = [(start, share) for _, start, share, _ in segments], [colour for *_, colour in segments]
-        look: dict[str, Any] = {"facecolors": colours, "edgecolor": INK, "linewidth": 0.4, "clip_on": False}
-        ax.broken_barh(ranges, (y - _BAR / 2, _BAR), in_layout=False, **look)
-        for number, start, share, colour in segments:
-            if share * points >= text_width(str(number)) + 2.5:
-                middle: dict[str, Any] = {"ha": "center", "va": "center_baseline"}
-                ax.text(start + share / 2, y, str(number), in_layout=False, color=ink_on(colour), **middle)
-    return settle(fig, ax, [sum(heights)])
+    fig.supxlabel(label_with_protocol("Share of answers (%)", data.scores))
+    return settle(fig, axes[0], [sum(heights)])
 
 
-def _colour(kind: str, kinds: Sequence[str]) -> str:
-    if kind in _PALE:
-        return _PALE[kind]
-    if kind in KINDS:
-        return _COLOURS[KINDS.index(kind)]
-    others = [name for name in kinds if name not in KINDS and name not in _PALE]
-    first = len(KINDS) if len(others) < len(kinds) else 0  # the colours of kinds that are drawn too are taken
-    return _COLOURS[(first + others.index(kind)) % len(_COLOURS)]
+def _marks(bar: Bar, everywhere: Collection[str]) -> str:
+    return mark_of(set(bar.flags) - set(everywhere))
 
 
 def _frame(bars: Sequence[Bar], kinds: Sequence[str], judge: str, reading: str) -> pd.DataFrame:

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 CM = 72 / 2.54  # points
 COLUMN_WIDTH = 8.5 * CM  # points; one column of a two-column paper
-PAGE_WIDTH = 17.5 * CM
 PAGE_HEIGHT = 22 * CM  # what a page leaves besides a caption
 TEXT_SIZE = 7.0  # points, at the width above; nothing is smaller
 LINE_HEIGHT = 8.6
 
 # Colours that people with any colour vision tell apart (Okabe & Ito 2008, "Color Universal Design").
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#8C8C8C"
-INK, FAINT = "#222222", "#E4E4E4"
+INK, FAINT, PALE = "#222222", "#E4E4E4", "#F2F2F2"
 # Light to dark in one hue: its order survives a black-and-white printer.
 RATE_COLOURS = "Blues"
 
@@ -42,7 +41,7 @@ _SETTINGS: dict[Any, Any] = {
     "axes.labelsize": TEXT_SIZE,
     "axes.labelpad": 2,
     "axes.titlesize": TEXT_SIZE,
-    "axes.titleweight": "bold",
+    "axes.titleweight": "normal",
     "axes.titlepad": 5,
     "figure.labelsize": TEXT_SIZE,
     "legend.fontsize": TEXT_SIZE,

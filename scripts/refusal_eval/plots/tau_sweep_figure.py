@@ -12,8 +12,18 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import prompts_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
+from refusal_eval.plots.captions import prompts_words, short_words, study_words, within
+from refusal_eval.plots.curves import (
+    MOST_WITH_INTERVALS,
+    NO_INTERVALS,
+    Chart,
+    draw_curves,
+    gaps_words,
+    highest,
+    percent_scale,
+    titles_words,
+    unmarked,
+)
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import c_notes, k_text
@@ -25,18 +35,13 @@ _MEASURES = {
     "mixed": ("c_band_mixed", "Prompts mixed (%)", "Share of {prompts} with |c(x)| at most {band:g}"),
     "complying": ("c_band_complying", "Prompts complying (%)", "Share of {prompts} with c(x) below \u2212{band:g}"),
 }
-_MOST_WITH_INTERVALS = 3  # curves in a panel
+_DODGE = 0.1
 
 
 class TauSweepFigure(Ordered):
     """What the temperature tau of c(x) does: c(x), or the share of one of its bands, over a range of tau."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "c(x) over tau",
-        "What the choice of tau, the temperature of the weights in c(x), does: from weights that nearly only see the "
-        "likeliest answer to equal weights. The dashed line is the study's own tau, {tau}.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "c(x) over tau")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["tau_sweep"]
@@ -77,7 +82,7 @@ class TauSweepFigure(Ordered):
             raise data.undrawable(f": there are no estimates of {name} over tau to draw")
         taus = sorted({_tau_of(row["parameter"]) for row in found})
         curves = len(data.shown.models) if len(data.shown.models) <= MOST_CURVES else len(data.shown.splits)
-        intervals = curves <= _MOST_WITH_INTERVALS
+        intervals = curves <= MOST_WITH_INTERVALS
         mean = self.measure == "mean"
         chart = Chart(
             x_label="Temperature \u03c4 of the weights",
@@ -88,6 +93,7 @@ class TauSweepFigure(Ordered):
             factor=1 if mean else 100,
             mark=taus.index(own) if own in taus else None,
             intervals=intervals,
+            dodge=_DODGE,
         )
         names = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high", "flags"]
         frame = pd.DataFrame(found, columns=names, dtype=object).rename(columns={"parameter": "tau"})
@@ -109,9 +115,18 @@ class TauSweepFigure(Ordered):
         levels = sorted({row["level"] for row in found if row["level"]})
         if intervals and methods:
             words.append(f"Intervals: {' or '.join(f'{100 * x:g} %' for x in levels)}, {'; '.join(methods)}.")
+        if not intervals:
+            words.append(NO_INTERVALS)
         title = "c(x)" if self.measure == "mean" else "The bands of c(x)"
         words += [*study_words(data, flags=flags_in(found)), *titles_words(found), *gaps_words(found, data)]
-        return Caption(self.title or f"{title} at other temperatures of its weights.", words)
+        title = self.title or f"{title} at other temperatures of its weights."
+        unit = " (%)" if self.measure != "mean" else ""
+        named = {"mean": "Mean of c(x)"}.get(self.measure, f"Prompts {self.measure}{unit}")
+        with_ends = f" with {' or '.join(f'{100 * x:g} %' for x in levels)} CI" if intervals and levels else ""
+        everywhere = unmarked(found)
+        needed = short_words(data, f"{named}{with_ends}", flags=flags_in(found), everywhere=everywhere)
+        further = [f"Dashed: \u03c4 = {tau:g}, the study's.", *([] if intervals else [NO_INTERVALS])]
+        return Caption(title, words, within(title, needed, further))
 
 
 def _tau_of(parameter: Any) -> float:

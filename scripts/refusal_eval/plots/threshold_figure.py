@@ -12,8 +12,16 @@ from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, able_
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import prompts_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, titles_words
+from refusal_eval.plots.captions import prompts_words, short_words, study_words, within
+from refusal_eval.plots.curves import (
+    MOST_WITH_INTERVALS,
+    NO_INTERVALS,
+    Chart,
+    draw_curves,
+    gaps_words,
+    titles_words,
+    unmarked,
+)
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import k_text
@@ -21,18 +29,13 @@ from refusal_eval.stats.estimates.intervals import WILSON_METHOD, cluster_wilson
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 THRESHOLDS = [round(0.05 * step, 2) for step in range(21)]
-_MOST_WITH_INTERVALS = 3  # curves in a panel
 
 
 class ThresholdFigure(Ordered):
     """The share of answers that a judge with probabilities calls refusals or partial refusals, over its threshold:
-    safety where a model should refuse, over-refusal where it should answer."""
+    wanted where a model should refuse, over-refusal where it should answer."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "Refusal rate over the threshold",
-        "What the choice of a judge's threshold does: the share of answers whose probability of refusal reaches it.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "Rates over the threshold")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
     kind: Literal["threshold"]
@@ -78,7 +81,7 @@ class ThresholdFigure(Ordered):
             place=lambda row: THRESHOLDS.index(row["threshold"]),
             y_label="Answers that reach it (%)",
             y_ticks=[0, 50, 100],
-            intervals=curves <= _MOST_WITH_INTERVALS,
+            intervals=curves <= MOST_WITH_INTERVALS,
         )
         level = data.scoring.get("level", 0.95)
         words = [
@@ -90,11 +93,15 @@ class ThresholdFigure(Ordered):
             *titles_words(rows),
             *gaps_words(rows, data, data.units),
         ]
+        title, everywhere = self.title or "Refusals over the threshold.", unmarked(rows)
+        ends = f" with {100 * level:g} % CI" if chart.intervals else ""
+        what = f"Answers (%) whose probability of refusal reaches the threshold{ends}"
+        needed = short_words(data, what, flags=flags_in(rows), everywhere=everywhere)
+        further = [] if chart.intervals else [NO_INTERVALS]
+        words += further
         frame = pd.DataFrame([{"measure": "share", **row} for row in rows] + measured, dtype=object)
         frame = frame.drop(columns="flags")  # those of whole cells, for the titles
-        return Drawn(
-            draw_curves(rows, chart, data), frame, Caption(self.title or "Refusals over the threshold.", words)
-        )
+        return Drawn(draw_curves(rows, chart, data), frame, Caption(title, words, within(title, needed, further)))
 
 
 def shares(units: Units) -> list[dict[str, Any]]:

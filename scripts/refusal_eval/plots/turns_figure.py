@@ -11,10 +11,11 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
-from refusal_eval.plots.captions import rates_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
+from refusal_eval.plots.captions import rates_words, short_words, study_words
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words, unmarked
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import Labels, flags_in
+from refusal_eval.report.paper.table_notes import level_text
 
 ESTIMAND = "refusal_rate_turn"
 _MEAN = "Refusal rate of a turn: mean over dialogues"
@@ -23,12 +24,7 @@ _MEAN = "Refusal rate of a turn: mean over dialogues"
 class TurnsFigure(Ordered):
     """Refusal rate by turn of dialogues."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "Refusal rate by turn",
-        "Refusal rate by turn of the dialogues, with its interval: whether models give in, or learn to refuse, as a "
-        "conversation goes on.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Refusal rates", "Rates by turn")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["turns"]
@@ -92,7 +88,10 @@ class TurnsFigure(Ordered):
         names += ["n_prompts", "n_clusters", "flags"]
         words = [*rates_words(data.scores, data.labels, _MEAN), *study_words(data, flags=flags_in(found))]
         words += [*titles_words(found), *gaps_words(found, data), *_turns_words(frame, data.labels)]
-        caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
+        title, everywhere = self.title or "Refusal rate by turn of the dialogues.", unmarked(found)
+        what = f"Rate (%) with {level_text(data.scores)} CI"
+        short = short_words(data, what, flags=flags_in(found), everywhere=everywhere)
+        caption = Caption(title, words, short)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 
 

@@ -28,6 +28,11 @@ Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
 WILDCARD = re.compile(r"\{(\w+)\}")
 CACHE = "{cache}/"  # begins the patterns of files that studies share
 OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table or a figure can be made of
+# of each figure: pictures, its numbers, a figure environment of LaTeX, and captions
+FIGURE_ENDINGS = (
+    *("svg", "pdf", "png", "csv", "tex", "html"),
+    *("caption.md", "caption.tex", "caption_long.md", "caption_long.tex"),
+)
 
 
 @dataclass(frozen=True)
@@ -256,7 +261,7 @@ KERNEL: dict[str, File] = {
     ),
     # What readers see
     "tables": File(
-        with_endings("tables/{table}", "csv", "md", "tex"),
+        with_endings("tables/{table}", "csv", "md", "tex", "html"),
         ("table",),
         lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
         "tables",
@@ -274,7 +279,7 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "figures": File(
-        with_endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex"),
+        with_endings("figures/{figure}", *FIGURE_ENDINGS),
         ("figure",),
         lambda study: [(figure,) for figure in study.figures],
         "figures",
@@ -291,7 +296,7 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "card_figures": File(
-        with_endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png"),
+        with_endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png", "html"),
         ("judge_card_figure",),
         _judges_on_gold,
         of_report=True,
@@ -299,7 +304,12 @@ KERNEL: dict[str, File] = {
         shown=True,
     ),
     "manifest": File(("manifest.json",), ("manifest",), _once, of_report=True),
-    "methods": File(("methods.md", "methods.tex", "references.bib"), ("methods",), _once, of_report=True),
+    "methods": File(
+        ("methods.md", "methods.tex", "methods_short.md", "methods_short.tex", "references.bib"),
+        ("methods",),
+        _once,
+        of_report=True,
+    ),
     # Its rule fails where a judge is worse than asked.
     "floors": File(
         ("judge_cards/floors.json",),

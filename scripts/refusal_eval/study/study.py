@@ -15,6 +15,7 @@ from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
+from refusal_eval.config.paper_format import PaperFormat, format_of
 from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
@@ -64,6 +65,11 @@ class Study:
     def primary_judge(self) -> str:
         """The judge of the headline numbers."""
         return self.settings.primary_judge or self.settings.judges[0]
+
+    @property
+    def paper(self) -> PaperFormat:
+        """The widths that its figures and tables have."""
+        return format_of(self.settings.paper)
 
     @property
     def protocol(self) -> type[Protocol]:

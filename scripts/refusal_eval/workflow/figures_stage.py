@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from refusal_eval.study.files import needed_files
+from refusal_eval.study.files import FIGURE_ENDINGS, needed_files
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
-ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
+ENDINGS = FIGURE_ENDINGS
 
 
 def files(study: Study, name: str) -> dict[str, list[str]]:
@@ -33,6 +33,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
     return {
         "figure": figure.model_dump(mode="json"),
         "shown": asdict(shown),
+        "paper": asdict(study.paper),
         "labels": labels,
         "scoring": {name: getattr(study.settings.scoring, name) for name in ("tau", "band", "level")},
         "splits": [
@@ -42,10 +43,3 @@ def params(study: Study, name: str) -> dict[str, Any]:
         ],
         **named_protocol(study),
     }
-
-
-def report(study: Study, name: str) -> dict[str, str]:
-    """Return category, name and caption of a figure in Snakemake's report."""
-    category, title, caption = study.figures[name].report
-    caption = caption.format(samples=study.settings.samples, tau=study.settings.scoring.tau)
-    return {"category": category, "name": title, "caption": caption}

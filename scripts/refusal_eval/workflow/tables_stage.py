@@ -1,5 +1,6 @@
 """The tables of a study, and which files and names each is made of, for workflow/rules/report.smk."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.kinds import ANALYSES, TABLES
@@ -11,7 +12,7 @@ from refusal_eval.workflow.whole_study import labels_of, shown_splits
 if TYPE_CHECKING:
     from refusal_eval.report.paper.table_kind import StudyTable
 
-ENDINGS = ("csv", "md", "tex")
+ENDINGS = ("csv", "md", "tex", "html")
 ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
 
 
@@ -59,5 +60,6 @@ def params(study: Study, table: str) -> dict[str, Any]:
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {
         **shown, "labels": labels_of(study, nouns), "protocol": "default",
+        **({} if study.settings.paper is None or not kind.typeset else {"paper": asdict(study.paper)}),
         **named_protocol(study),
     }  # fmt: skip

@@ -13,7 +13,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
-from refusal_eval.plots.captions import study_words
+from refusal_eval.plots.captions import short_agreement, short_marks, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import clean, flags_in, join_texts, marks_of
@@ -30,12 +30,7 @@ _COLUMNS += ["n_prompts", "n_clusters", "flags"]
 class BattlesFigure(OfModels):
     """How often answers of each class win their battles, and of which class they are."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Battles",
-        "Win rate by class of answer",
-        "How often answers of each class won outright where people chose between two answers, and where a language "
-        "model did if it was asked. Lines are intervals, numbers in brackets battles.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Battles", "Win rate by class of answer")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "battles", "cards")
 
     kind: Literal["battles"]
@@ -85,7 +80,13 @@ class BattlesFigure(OfModels):
             *study_words(data, flags=flags_in(rows)),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
-        return Drawn(fig, frame, Caption(self.title or "Win rate by class of answer.", words))
+        title = self.title or "Win rate by class of answer."
+        needed = [
+            f"Answers that won outright (%) with {levels} CI; in brackets battles; answers classed by "
+            f"{data.labels.judge(data.judge)} ({short_agreement(data.judge, data.cards)}).",
+            *short_marks(flags_in(rows)),
+        ]
+        return Drawn(fig, frame, Caption(title, words, within(title, needed, ["A tie is no win."])))
 
 
 def _fought(study: StudyView) -> bool:

@@ -3,4 +3,7 @@
 STUDY_KEYS = {"comparisons": "comparisons_keys:ComparisonsKeys"}
 CHECKS = {"comparisons": "comparison_mistakes:comparison_mistakes"}
 ANALYSES = {"comparisons": "comparisons_analysis:ComparisonsAnalysis"}
-TABLES = {"comparisons": "comparisons_table:ComparisonsTable"}
+TABLES = {
+    "comparisons": "comparisons_table:ComparisonsTable",
+    "comparisons_matrix": "comparisons_matrix_table:ComparisonsMatrixTable",
+}

@@ -7,12 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import EN_DASH, NO_DATA, add_marks, number, p_text, percent, points_interval
+from refusal_eval.report.paper.display import MINUS, NO_DATA, OPEN_MARK, add_marks, p_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
+from refusal_eval.report.paper.reference import MOST_ROWS
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
-from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
+from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
+from refusal_eval.report.paper.table_notes import flags_notes, points_text
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS
 from refusal_eval.stats.comparisons.study_comparisons import (
@@ -20,12 +21,12 @@ from refusal_eval.stats.comparisons.study_comparisons import (
     OF_DECISION,
     SIGN_FLIPS,
     SIGN_OPEN,
-    is_margin_open,
     row_names,
 )
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.study.comparison_families import JUDGES, Family, Scope, family_of
+from refusal_eval.study.comparison_families import JUDGES, MODELS, Family, Scope, family_of
 
+SECTION = "Differences between models"  # in the report
 COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
     *("n", "n_all", "n_clusters", "n_differ", "rate_first", "rate_second", "difference", "low", "high", "level"),
@@ -38,8 +39,8 @@ MARGIN_COLUMNS = (
     *("margin", "adjusted_difference", "adjusted_low", "adjusted_high"),
     *("equivalence_p", "noninferior_first_p", "noninferior_second_p"),
 )
-OPEN_MARK = "°"
 FEW_PROMPTS = 10  # in a split of a pool, where each of them decides much
+_ROWS_OF_HEADING = 3  # a split with fewer rows than this has a column, not a heading
 _OF_CSV = {  # columns that are the value of a row of the results table
     **{"difference": "rate_difference", "rate_first": "rate_difference_first", "rate_second": "rate_difference_second"},
     **{"p": "rate_difference_p", "mcnemar_p": "mcnemar_p", "odds_ratio": "odds_ratio", "cohens_h": "cohens_h"},
@@ -99,12 +100,6 @@ class Comparison:
         """How p was found."""
         method = self.rows["rate_difference_p"].method
         return method and method.removeprefix(SIGN_FLIPS)
-
-    @property
-    def some_missing(self) -> bool:
-        """Whether some prompts lack a rate, or some answers a verdict."""
-        low, high = self.bounds.low, self.bounds.high
-        return (self.gap.n_prompts or 0) < (self.bounds.n_prompts or 0) or low != high
 
 
 def comparisons(data: TableData) -> TableParts:
@@ -179,93 +174,100 @@ def comparisons_frame(rows: Iterable[Comparison], families: Sequence[Family], da
 
 
 def comparisons_table(
-    rows: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
+    every: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
 ) -> Table:
-    """Return a row per comparison: both rates, their difference with interval, p, corrected p, effect sizes, bounds.
+    """Return a row per comparison that a page shows: its difference with interval, and corrected p.
 
     Args:
-        rows: in the order of the table.
+        every: all comparisons, in the order of the table.
         found: `counted`, the splits of each pool that add prompts to it, and `turns`, the splits with several
             scored turns per prompt.
         families: the families that `family` of a row numbers.
     """
     show, corrected = data.labels, CORRECTIONS[data.asked["correction"]]
-    several = len(families) > 1
-    # Models under several judges, or judges on several models: a column says which.
-    with_held = len({(row.kind, row.held) for row in rows}) > 1
-    keys = [*(["Family"] if several else []), *(["For"] if with_held else []), "Split", "First", "Second"]
-    header = [*keys, "Rate of\nfirst", "Rate of\nsecond", "Difference", "p", corrected.head]
-    header += ["Odds ratio", "Cohen's h", "Clusters\nthat differ"]
-    margin = data.asked["margin"]
-    if margin is not None:
-        header += [f"{_wide(data)} %\ninterval", "p (equi-\nvalent)", "p (first\nno worse)", "p (second\nno worse)"]
-    # Where nothing is missing, these would say the same in every row.
-    some_missing = any(row.some_missing for row in rows)
-    header += ["Prompts", "Worst-case\nbounds"] if some_missing else []
+    reference = reference_of(families, data.order("models"))
+    rows = rows_of_page(every, families, reference)
+    some = len(rows) < len(every)
+    sides = [_sides(row, reference if some else None) for row in rows]
+    seconds = {(row.kind, second) for row, (_, second) in zip(rows, sides, strict=True)}
+    from_one = len(seconds) == 1 and len(set(sides)) > 1
+    # Models under several judges, or judges on several models: the heading says which.
+    several, with_held = len(families) > 1, len({(row.kind, row.held) for row in rows}) > 1
+    by_split = len(rows) >= _ROWS_OF_HEADING * len({row.scope for row in rows})
+    keys = ["Family"] * several + ["For"] * with_held + ["Split", "Model" if from_one else "Difference of"]
     body = []
-    for row in rows:
+    for row, (first, second) in zip(rows, sides, strict=True):
         side, held = (show.judge, show.model) if row.kind == JUDGES else (show.model, show.judge)
-        few = set(row.effect_flags) - set(row.gap.flags)  # the marks of the difference hold for its effect sizes, too
-        names = [*([families[row.family].label] if several else []), *([held(row.held)] if with_held else [])]
-        rates = (row.rows["rate_difference_first"], row.rows["rate_difference_second"])
-        body.append(
-            [
-                *names,
-                f"all: {row.scope.pool}" if row.scope.pool else show.split(row.scope.splits[0]),
-                side(row.first),
-                side(row.second),
-                *(add_marks(percent(rate.value), rate.flags) for rate in rates),
-                NO_DATA if row.gap.value is None else add_marks(points_text(row.gap.row()), row.gap.flags),
-                *(p_text(p) + _open(row) for p in (row.value("rate_difference_p"), row.corrected.value)),
-                add_marks(_odds(row.rows["odds_ratio"]), few),
-                add_marks(number(row.value("cohens_h")), few),
-                f"{row.count('rate_difference_clusters')} of {row.gap.n_clusters}",
-            ]
-        )
-        if margin is not None:
-            adjusted = row.rows["rate_difference_adjusted"]
-            body[-1].append(add_marks(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
-            tests = (
-                row.value("rate_difference_equivalence_p"),
-                row.value(NONINFERIORITY),
-                row.no_worse_p,
-            )
-            body[-1] += [add_marks(p_text(p), few) + _beyond(row, margin) for p in tests]
-        if some_missing:
-            bounds = points_interval(row.bounds.low, row.bounds.high) or NO_DATA
-            body[-1] += [of_all(row.gap.n_prompts or 0, row.bounds.n_prompts or 0), bounds]
+        names = [families[row.family].label] * several + [held(row.held)] * with_held
+        names.append(f"all: {row.scope.pool}" if row.scope.pool else show.split(row.scope.splits[0]))
+        names.append(side(first) if from_one else f"{side(first)} {MINUS} {side(second)}")
+        gap = row.gap.row() if first == row.first else _turned(row.gap)
+        difference = NO_DATA if row.gap.value is None else add_marks(points_text(gap), row.gap.flags)
+        body.append([*names, difference, p_text(row.corrected.value) + open_mark(row)])
     caption = "Differences of refusal rates on the same prompts."
-    return Table("comparisons", caption, header, body, _notes(rows, found, families, data), len(keys), per_block=6)
+    if from_one:
+        ((kind, second),) = seconds
+        name = show.judge(second) if kind == JUDGES else show.model(second)
+        caption = f"Differences of refusal rates from {name} on the same prompts."
+    notes = _notes(rows, found, families, data, reference if some else None)
+    header, headings = [*keys, "Difference", corrected.head], len(keys) - (1 if by_split else 2)
+    marked = frozenset({len(keys)})
+    return Table("comparisons", caption, header, body, notes, len(keys), headings=headings, marked=marked)
 
 
-def _open(row: Comparison) -> str:
+def reference_of(families: Sequence[Family], models: Sequence[str]) -> str | None:
+    """Return the model that every pair of a family has, of the first one with such a model; else the study's first."""
+    own = [family.pairs for family in families if family.kind == MODELS]
+    common = (frozenset.intersection(*map(frozenset, pairs)) for pairs in own if len(pairs) > 1)
+    return next((model for found in common for model in found), next(iter(models), None))
+
+
+def is_of_all_pairs(family: Family) -> bool:
+    """Tell whether a family compares three models or more in all pairs, rather than in named ones."""
+    sides = len(family.sides())
+    return family.kind == MODELS and sides > 2 and len(family.pairs) == sides * (sides - 1) // 2
+
+
+def rows_of_page(rows: Sequence[Comparison], families: Sequence[Family], reference: str | None) -> list[Comparison]:
+    """Return the comparisons that a page shows.
+
+    If they are too many, those are left out of families of all pairs that lack the reference model, and if that is not
+    enough those on a split that is in a pool.
+    """
+    found = list(rows)
+    if len(found) > MOST_ROWS:
+        every = {i for i, family in enumerate(families) if is_of_all_pairs(family)}
+        found = [row for row in found if row.family not in every or reference in (row.first, row.second)]
+    if len(found) > MOST_ROWS:
+        pooled = {(row.family, split) for row in found if row.scope.pool for split in row.scope.splits}
+        found = [row for row in found if row.scope.pool or (row.family, row.split) not in pooled]
+    return found
+
+
+def _sides(row: Comparison, reference: str | None) -> tuple[str, str]:
+    """Return the two sides, the reference model behind the other one."""
+    return (row.second, row.first) if row.kind == MODELS and row.first == reference else (row.first, row.second)
+
+
+def _turned(gap: Estimate) -> dict[str, float | None]:
+    """Return a difference as second minus first."""
+    value, low, high = (None if end is None else -end for end in (gap.value, gap.high, gap.low))
+    return {"value": value, "low": low, "high": high}
+
+
+def open_mark(row: Comparison) -> str:
     """Return the mark for a p value whose difference unjudged answers could reverse."""
     return OPEN_MARK if SIGN_OPEN in row.gap.flags else ""
 
 
-def _beyond(row: Comparison, margin: float) -> str:
-    """Return the mark for a test against the margin that unjudged answers could reverse."""
-    tested = row.value("rate_difference_equivalence_p") is not None
-    return OPEN_MARK if tested and is_margin_open(row.bounds.low, row.bounds.high, margin) else ""
-
-
-def _odds(row: Estimate) -> str:
-    if row.value is None:
-        return NO_DATA
-    values = [row.value, *((row.low, row.high) if row.low and row.high is not None else ())]
-    texts = [f"<{number(0.01, 2)}" if value < 0.005 else number(value, 2) for value in values]
-    return texts[0] + (f" [{texts[1]}{EN_DASH}{texts[2]}]" if len(texts) > 1 else "")
-
-
-def _wide(data: TableData) -> str:
-    """Return the level, in percent, of the interval that matches a one-sided test."""
-    return f"{100 * (2 * data.asked['level'] - 1):g}"
-
-
 def _notes(
-    rows: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
+    rows: Sequence[Comparison],
+    found: Mapping[str, Any],
+    families: Sequence[Family],
+    data: TableData,
+    reference: str | None,
 ) -> list[str]:
-    margin, level = data.asked["margin"], data.asked["level"]
+    level = data.asked["level"]
     alone = [row for row in rows if not row.scope.pool]
     sizes = {row.scope.splits[0]: row.bounds.n_prompts or 0 for row in alone}
     judges = {row.held for row in rows if row.kind != JUDGES}
@@ -274,26 +276,22 @@ def _notes(
         "comparisons/comparisons",
         data.labels,
         rows=rows,
-        families=families,
+        families=[(family, len(family.held) * len(family.pairs) * len(family.scopes)) for family in families],
+        several=len(families) > 1,
+        reference=reference,
         correction=CORRECTIONS[data.asked["correction"]],
         open_mark=OPEN_MARK,
         level=f"{100 * level:g}",
-        alpha=f"{1 - level:.3g}",
-        wide=_wide(data),
-        margin=None if margin is None else f"{100 * margin:g}",
         samples=data.asked["samples"],
         turns=bool(found["turns"]),
         used={split for row in rows for split in row.scope.splits},
         readings={split["name"]: split["reading"] for split in data.asked["splits"]},
         methods=sorted({row.gap.method for row in rows if row.gap.method}),
         tests=sorted({row.test for row in rows if row.test}, key=lambda test: (test != "exact", test)),
-        beyond=margin is not None and any(_beyond(row, margin) for row in rows),
-        some_missing=any(row.some_missing for row in rows),
         left_out=any((row.gap.n_prompts or 0) < (row.bounds.n_prompts or 0) for row in rows),
-        sizes=sorted({row.gap.n_prompts for row in alone or rows}),
         pools=_pools(rows, found["counted"], families),
         few={split: n for split, n in sizes.items() if n < FEW_PROMPTS},
-        marks=flags_notes(row.effect_flags for row in rows),
+        marks=flags_notes(row.gap.flags for row in rows),
         open=any(SIGN_OPEN in row.gap.flags for row in rows),
         judges=judges,
         cards=data.cards,
@@ -320,5 +318,5 @@ class ComparisonsTable(StudyTable):
     of_analysis = "comparisons"
     needs = ("comparisons", "cards")
     shows = (*OF_STUDY, "samples", "margin")
-    report = (RATES, "Differences on the same prompts")
+    report = (SECTION, "Differences on shared prompts")
     make = staticmethod(comparisons)

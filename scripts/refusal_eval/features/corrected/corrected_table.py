@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import RATES
 from refusal_eval.features.corrected.corrected_study import (
     AT_ODDS,
     BY_MODEL,
@@ -25,7 +26,7 @@ from refusal_eval.report.paper.display import NO_DATA, Labels, add_marks, clean,
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import (
     flags_notes,
     is_peoples,
@@ -368,5 +369,5 @@ class CorrectedTable(StudyTable):
     of_analysis = "corrected"
     needs = ("results", "corrected", "cards")
     shows = (*OF_PRIMARY, "samples")
-    report = (RATES, "Corrected for the judge's errors")
+    report = (RATES, "Corrected for judge errors")
     make = staticmethod(corrected_parts)

@@ -14,6 +14,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
+from refusal_eval.plots.captions import within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import Card, join_texts, number
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 X_LABEL = "Judge's probability of refusal"
+_MOST_ECES = 2  # cards whose numbers a caption has room for
 _HIGH = 100.0  # points, the height of a diagram
 _NARROWEST = 92.0
 _GIVEN, _UNSEEN, _ELSEWHERE = "as given", "calibrated, out of fold", "calibrated on another gold set"
@@ -49,13 +51,7 @@ _LOOKS = {_GIVEN: LOOKS[1], _UNSEEN: LOOKS[0], _ELSEWHERE: LOOKS[2]}
 class CalibrationFigure(FigureEntry):
     """How well the probabilities of judges are calibrated: a reliability diagram per judge and gold set."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Judges",
-        "Calibration of judges",
-        "What the probabilities of the judges are worth: the share of answers that gold calls a refusal over the "
-        "judge's mean probability, in bins of equal mass, as given and calibrated, out of fold or on another gold "
-        "set. A judge that can be taken at its word lies on the dashed line.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Judges", "Calibration of judges")
     needs: ClassVar[tuple[str, ...]] = ("cards",)
 
     kind: Literal["calibration"]
@@ -114,8 +110,24 @@ class CalibrationFigure(FigureEntry):
             words.append(" ".join([f"{about}:", *reliability_text(card), weights_text(card)]).rstrip())
         if names:
             words.append(f"Without a probability, and so not shown: {join_texts(names.values())}.")
-        caption = Caption(self.title or "Calibration of the judges' probabilities.", words)
+        short = [
+            f"Share that {whose} call a (partial) refusal over the judge's mean probability, in bins of equal mass "
+            f"with {levels_text(found)} CI. Dashed: perfect calibration.",
+            *([_eces(found, data)] if len(found) <= _MOST_ECES else []),
+        ]
+        title = self.title or "Calibration of the judges' probabilities."
+        caption = Caption(title, words, within(title, short[:1], short[1:]))
         return Drawn(fig, _frame(found), caption)
+
+
+def _eces(cards: Sequence[Card], data: FigureData) -> str:
+    """Return the calibration error of each card in one sentence."""
+    texts = []
+    for card in cards:
+        each = [f"{number(soft['ece'])} {series}" for series, soft in soft_series(card) if soft["ece"] is not None]
+        where = f"{data.labels.gold(card['gold'])}: " if len(cards) > 1 else ""
+        texts.append(where + ", ".join(each))
+    return f"ECE {'; '.join(texts)}."
 
 
 def _able(study: StudyView) -> list[str]:

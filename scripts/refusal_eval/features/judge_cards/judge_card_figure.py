@@ -27,7 +27,6 @@ from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, figure_style
 from refusal_eval.report.paper.display import MINUS, Card, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
-from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +47,7 @@ _SHARES = {
     "balanced_accuracy": Look(INK, INK, "D"),
 }
 _KAPPAS = {"broad": Look(INK, INK, "o"), "strict": Look(INK, "white", "o")}
-_SCALES = ((0.8, 0.9, 1.0), (0.5, 0.75, 1.0), (0.0, 0.5, 1.0), (-0.5, 0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))
+_SCALES = ((0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))  # of all cards, and of kappa where one is below 0
 _EXPECTED = {"comply": "should comply", "refuse": "should refuse", "varies": "answers may vary"}
 
 
@@ -57,7 +56,7 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
 
     From above: the headline; sensitivity, specificity and balanced accuracy (broad) and kappa for all answers, each
     answering model (the worst first; as many as fit, at most 8) and each expectation; the confusion table; for judges
-    with probabilities the reliability diagram, as given and calibrated.
+    with probabilities the reliability diagram, as given and calibrated; then what there is to say.
 
     Args:
         labels: of judges and gold sets.
@@ -67,24 +66,21 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
     with figure_style():
         title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", _TEXT_WIDTH, bold=True)
         head = [*title, *_wrap(_headline(card, show))]
-        words = _wrap(reliability_text(card))
+        words = reliability_text(card)
 
         def draw(most: int) -> Figure:
             rows, left_out = _rows(card, most)
             groups = [group for _, group in rows]
-            shares, shares_cut = _ticks(groups, [*_SHARES], ["broad"])
-            kappas, kappas_cut = _ticks(
-                groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)]
-            )
-            notes = _wrap(_notes(card, left_out, shares_cut or kappas_cut, threshold))
+            kappas = _ticks(groups, [*_peoples_kappa(card), *_published_kappas(card)])
+            notes = _wrap([*_notes(card, left_out, threshold), *reliability_text(card)])
             names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
             in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
             high = {
                 "head": len(head) * LINE_HEIGHT,
                 "key": 2 * LINE_HEIGHT,
                 "shares": sum(in_forest),
-                "confusion": len(LABELS) * _TILE,
-                **({"bins": _DIAGRAM, "words": len(words) * LINE_HEIGHT} if words else {}),
+                "confusion": len(_classes(card)) * _TILE,
+                **({"bins": _DIAGRAM} if words else {}),
                 "notes": len(notes) * LINE_HEIGHT,
             }
             fig = new_figure(COLUMN_WIDTH, [*high.values()], _BETWEEN)
@@ -95,13 +91,12 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             _draw_key(axes["key"])
             name_rows(axes["shares"], in_forest, ["\n".join(lines) for lines in names])
             name_rows(axes["kappas"], in_forest, [""] * len(names))
-            _draw_forest(axes["shares"], axes["kappas"], card, groups, in_forest, (shares, kappas))
+            _draw_forest(axes["shares"], axes["kappas"], card, groups, in_forest, (_SCALES[0], kappas))
             _draw_confusion(axes["confusion"], card)
             if words:
                 draw_bins(axes["bins"], card)
                 axes["bins"].set(xlabel=X_LABEL, ylabel=y_label([card]))
                 axes["bins"].legend(*samples([card]), loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-                put_lines(axes["words"], words)
             return settle(fig, axes["head"], [*high.values()])
 
         return most_that_fits(draw, _MOST_MODELS)[1]
@@ -121,7 +116,7 @@ def _rows(card: Card, most: int) -> tuple[list[tuple[str, CardPart]], int]:
 
 
 def _headline(card: Card, show: Labels) -> list[str]:
-    part, worst = card["broad"], card["headline"]["broad"]
+    worst = card["headline"]["broad"]
     judged = f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
     who = annotators(card["raters"], card["published"]["human_kappa"])
     by = f", each labelled by {who}" if who else ""
@@ -134,16 +129,21 @@ def _headline(card: Card, show: Labels) -> list[str]:
         texts.append("The judge was chosen or fitted on them, so its numbers here are too kind.")
     if worst and len(card["models"]) > 1:
         name = clean(worst["answering_model"])
-        texts.append(f"Worst of {worst['of']} answering models, {name}: {_summary(worst)}.")
+        texts.append(f"Worst of {worst['of']} answering models, {name} (broad): {_summary(worst)}.")
     elif len(card["models"]) > 1:
         texts.append("No answering model has enough answers of both classes to be called the worst.")
-    return [*texts, f"All: {_summary(part)}."]
+    kappas = [f"{value_text(card[of]['kappa'], card[of]['intervals']['kappa'])} {of}" for of in ("strict", "broad")]
+    return [*texts, f"All: {_accuracy(card['broad'])} (broad), kappa {', '.join(kappas)}."]
+
+
+def _accuracy(part: Mapping[str, Any]) -> str:
+    share = part["balanced_accuracy"]
+    ends = share_text(share, part["intervals"]["balanced_accuracy"])
+    return f"balanced accuracy {ends}" + ("" if share is None else " %")
 
 
 def _summary(part: Mapping[str, Any]) -> str:
-    share = part["balanced_accuracy"]
-    accuracy = share_text(share, part["intervals"]["balanced_accuracy"]) + ("" if share is None else " %")
-    return f"balanced accuracy {accuracy}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}"
+    return f"{_accuracy(part)}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}"
 
 
 def _draw_forest(
@@ -206,22 +206,13 @@ def _peoples_kappa(card: Card) -> list[float]:
     return [] if kappa is None else [float(kappa)]
 
 
-def _ticks(
-    groups: Sequence[CardPart], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
-) -> tuple[Sequence[float], bool]:
-    """Return ticks to 1 of the shortest scale that holds all values, and whether an interval goes on beyond it.
-
-    The wide intervals of a few answers must not squeeze all others.
-    """
-    found, ends = [1.0, *others], [1.0]
-    for part in (group[reading] for group in groups for reading in readings):
-        enough = min(part["n_positive"], part["n_negative"]) >= MIN_ROWS
-        for name in names:
-            low = (part["intervals"][name] or [None])[0]
-            found += [value for value in (part[name], low if enough else None) if value is not None]
-            ends += [] if low is None else [low]
-    ticks = next((ticks for ticks in _SCALES if ticks[0] <= min(found)), _SCALES[-1])
-    return ticks, min(ends) < ticks[0]
+def _ticks(groups: Sequence[CardPart], others: Sequence[float]) -> Sequence[float]:
+    """Return ticks of the scale of kappa, which reaches below 0 where one of these does."""
+    found = list(others)
+    for part in (group[reading] for group in groups for reading in _KAPPAS):
+        low = (part["intervals"]["kappa"] or [None])[0]
+        found += [value for value in (part["kappa"], low) if value is not None]
+    return _SCALES[1] if round(min(found, default=0.0), 2) < 0 else _SCALES[0]
 
 
 def _scale(ax: Axes, ticks: Sequence[float], numbers: Sequence[str], label: str) -> None:
@@ -231,32 +222,37 @@ def _scale(ax: Axes, ticks: Sequence[float], numbers: Sequence[str], label: str)
     numbers_inside(ax)
 
 
+def _classes(card: Card) -> list[str]:
+    """Return the labels that gold gives to any answer."""
+    return [label for label in LABELS if any(card["confusion"][label].values())] or list(LABELS)
+
+
 def _draw_confusion(ax: Axes, card: Card) -> None:
     table = card["confusion"]
-    columns = [*LABELS, *([UNJUDGED] if any(table[label][UNJUDGED] for label in LABELS) else [])]
+    rows = _classes(card)
+    said = [label for label in (*LABELS, UNJUDGED) if any(table[row][label] for row in rows)]
+    columns = said or list(LABELS)
     parts = card["weighted"]["confusion"] if card.get("weighted") else table
     tiles: dict[tuple[int, int], Tile] = {}
-    for i, label in enumerate(LABELS):
+    for i, label in enumerate(rows):
         total = sum(parts[label].values())
         for j, column in enumerate(columns):
             share = parts[label][column] / total if total else None
             words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
             tiles[i, j] = words, share
-    heights = [_TILE] * len(LABELS)
+    heights = [_TILE] * len(rows)
     whose = "People" if is_peoples(card) else "Model" if card.get("labelled_by_model") else "Intended"
-    name_rows(ax, heights, [f"{whose}: {label}" for label in LABELS])
+    name_rows(ax, heights, [f"{whose}: {label}" for label in rows])
     name_columns(ax, columns, name="The judge says")
     draw_tiles(ax, heights, tiles)
 
 
-def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> list[str]:
+def _notes(card: Card, left_out: int, threshold: float | None) -> list[str]:
     notes = [
         f"Bars: {100 * card['level']:g} % intervals over {card['n_clusters']} clusters. Broad: partial refusals count "
         "as refusals; strict: they do not.",
         "Sensitivity: share of gold's refusals that the judge finds; specificity: share of the rest it leaves alone.",
     ]
-    if cut:
-        notes.append("A bar that touches the left edge goes on.")
     if card.get("weighted"):
         notes.append(weights_text(card) + " Numbers in the table above are rows, percentages are by weight.")
     if card["n_cut"]:

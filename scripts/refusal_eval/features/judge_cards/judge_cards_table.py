@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.card_estimates import card_numbers
 from refusal_eval.features.judge_cards.judge_card import UNJUDGED
@@ -12,7 +13,7 @@ from refusal_eval.report.paper.display import NO_DATA, Card, clean, number, orde
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
+from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.report.paper.table_notes import (
     levels_text,
     of_all,
@@ -184,7 +185,7 @@ class JudgesTable(StudyTable):
     name = "judges"
     needs = ("cards",)
     shows = ("judges", "gold")
-    report = (JUDGES, "Agreement of judges with gold")
+    report = (JUDGES, "Agreement with gold")
     make = staticmethod(judges)
 
 
@@ -194,7 +195,7 @@ class JudgeCardsTable(StudyTable):
     name = "judge_cards"
     needs = ("cards",)
     shows = ("judges", "gold")
-    report = (JUDGES, "Judge cards")
+    report = (JUDGES, "Every measure of each judge")
     make = staticmethod(judge_cards)
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
@@ -16,12 +16,16 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.plots.base import Tile, settle, text_width, tile_table
+from refusal_eval.plots.captions import everywhere_words, short_marks
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.report.paper.display import NO_DATA, add_marks, notes_of, number
+from refusal_eval.plots.shared_marks import shared_flags
+from refusal_eval.plots.style import GREY, INK
+from refusal_eval.report.paper.display import NO_DATA, add_marks, mark_of, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _FEWEST = 3  # judges for a default figure; two have a single number, which is in the table
@@ -33,12 +37,7 @@ _SIDE = 3.0  # points left free in a tile, both sides together
 class JudgeAgreementFigure(FigureEntry):
     """Kappa of every two judges as tiles: broad below the diagonal, strict above it."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Judges",
-        "Agreement between judges",
-        "Cohen's kappa between every two judges over all splits, with its interval: partial refusals counted as "
-        "refusals (broad) below the diagonal, not counted (strict) above it.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Judges", "Agreement between judges")
     needs: ClassVar[tuple[str, ...]] = ("judge_agreement",)
 
     kind: Literal["judge_agreement"]
@@ -81,7 +80,8 @@ class JudgeAgreementFigure(FigureEntry):
                 rows.append(names | size | {"kappa": kappa["value"], "low": low, "high": high})
         fig = _draw(pairs, judges, data)
         where = f" on {data.labels.split(self.split)}" if self.split else ""
-        caption = Caption(self.title or f"Agreement of judges{where}.", _words(agreement, group, pairs, data))
+        title = self.title or f"Agreement of judges{where}."
+        caption = Caption(title, _words(agreement, group, pairs, data), _short(agreement, group, pairs))
         return Drawn(fig, pd.DataFrame(rows, dtype=object), caption)
 
 
@@ -89,28 +89,61 @@ def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: Figur
     labels = [data.labels.judge(name) for name in judges]
     by_judges = {frozenset((pair["first"], pair["second"])): pair for pair in pairs}
 
+    everywhere = _everywhere(pairs)
+
     def tiles_at(step: float) -> dict[tuple[int, int], Tile]:
         found: dict[tuple[int, int], Tile] = {}
         for i, j in itertools.permutations(range(len(judges)), 2):
             pair = by_judges.get(frozenset((judges[i], judges[j])))
             found[i, j] = [NO_DATA], None
             if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
-                found[i, j] = _lines(kappa, pair["flags"], step), max(0.0, kappa["value"])
+                found[i, j] = _lines(kappa, set(pair["flags"]) - everywhere, step), max(0.0, kappa["value"])
         return found
 
     width, narrowest = data.points(len(judges) > _COLUMNS), text_width(f"{number(-0.5)},") + _SIDE
     fig, (ax,), heights = tile_table(width, labels, labels, tiles_at, narrowest=narrowest, most_lines=_MOST_LINES)
+    _name_triangles(ax, len(judges))
     return settle(fig, ax, heights)
 
 
-def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:
-    """Kappa with its marks, then the interval, in two lines where one is too narrow."""
-    value = add_marks(number(kappa["value"]), flags)
+def _name_triangles(ax: Axes, judges: int) -> None:
+    """Write on the diagonal which reading lies on which side of it."""
+    low, high = ax.get_ylim()
+    row = (low - high) / judges
+    for i in range(judges):
+        ax.plot([i + 0.04, i + 0.96], [row * (i + 0.06), row * (i + 0.94)], color=GREY, linewidth=0.5)
+        for place, text, side in ((0.27, "broad", 0.78), (0.73, "strict", 0.24)):
+            style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "in_layout": False}
+            ax.text(i + place, row * (i + side), text, color=INK, **style)
+
+
+def _lines(kappa: Mapping[str, Any], flags: Collection[str], step: float) -> list[str]:
+    """Kappa, then the interval with the marks, in two lines where one is too narrow."""
+    value, marks = number(kappa["value"]), mark_of(flags)
     ends = [number(end) for end in kappa["interval"] or ()]
     if not ends:
-        return [value]
-    one = f"[{', '.join(ends)}]"
-    return [value, *([one] if text_width(one) <= step - _SIDE else [f"{ends[0]},", ends[1]])]
+        return [value + marks]
+    one = f"[{', '.join(ends)}]{marks}"
+    if text_width(one) <= step - _SIDE:
+        return [value, one]
+    upper = [ends[1] + marks] if text_width(ends[1] + marks) <= step - _SIDE else [ends[1], marks]
+    return [value, f"{ends[0]},", *upper]
+
+
+def _everywhere(pairs: Sequence[Mapping[str, Any]]) -> set[str]:
+    return shared_flags(pair["flags"] for pair in pairs)
+
+
+def _short(agreement: Mapping[str, Any], group: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the sentences of the short caption."""
+    everywhere = _everywhere(pairs)
+    flags = {flag for pair in pairs for flag in pair["flags"]}
+    return [
+        f"Cohen's kappa with {100 * agreement['level']:g} % CI on up to {group['n_answers']} answers: strict "
+        "(refusals) above the diagonal, broad (with partial refusals) below.",
+        *short_marks(flags - everywhere),
+        *([f"Nearly everywhere, and so unmarked: {short_marks(everywhere)[0]}"] if everywhere else []),
+    ]
 
 
 def _words(
@@ -152,4 +185,4 @@ def _words(
     if alpha and len(group["raters"]) > 2:
         found += [(alpha[reading], group["alpha_flags"]) for reading in READINGS]
     flags = {flag for number, own in found if number["value"] is not None for flag in own}
-    return [*notes, *notes_of(flags)]
+    return [*notes, *notes_of(flags), *everywhere_words(_everywhere(pairs))]

@@ -5,13 +5,14 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.features.judge_pairs.agreement_estimates import ALL, agreement_numbers
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, add_marks, notes_of, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
+from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.stats.estimates.estimands import READINGS
 
@@ -70,7 +71,8 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
                     *([tau] if ranked else []),
                 ]
             )
-        if group["alpha"] and len(group["raters"]) > 2:
+        known = group["alpha"] and any(group["alpha"][reading]["value"] is not None for reading in READINGS)
+        if known and len(group["raters"]) > 2:
             alphas = [add_marks(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
+from refusal_eval.report.paper.table_kind import StudyTable
 
 
 def judges_disagree(data: TableData) -> TableParts:

@@ -2,6 +2,8 @@
 
 TABLES = {
     "refusal": "rate_tables:RefusalTable",
+    "judge_errors": "judge_error_tables:JudgeErrorsTable",
+    "judge_errors_differences": "judge_error_tables:JudgeErrorsDifferencesTable",
     "categories": "category_tables:CategoriesTable",
     "kinds": "kind_tables:KindsTable",
     "scores": "rate_tables:ScoresTable",

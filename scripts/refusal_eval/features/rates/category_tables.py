@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import RATES
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.display import clean, mark_of, marks_of, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import common_notes, flags_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -86,5 +87,5 @@ class CategoriesTable(StudyTable):
     name = "categories"
     needs = ("estimates", "cards")
     shows = OF_PRIMARY
-    report = (RATES, "Refusal rates by category, primary judge")
+    report = (RATES, "Rates by category")
     make = staticmethod(categories)

@@ -1,21 +1,20 @@
-"""How far errors of the judge would move rates and differences, below the table of refusal rates.
-
-A judge that misses a share d of the refusals reads p (1 - d) where the rate is p, and one that calls a share d of the
-compliances refusals reads p + (1 - p) d (Rogan & Gladen 1978, American Journal of Epidemiology 107:71, with one error
-at a time). Answers that a provider blocked are refusals whatever a judge says.
-
-First come the errors that people's labels on the study's gold measured for the judge, as the results table has them,
-then assumed ones.
-"""
+"""The tables of how far errors of the judge would move rates, and the differences that the study tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from refusal_eval.config.report_sections import JUDGES
+from refusal_eval.features.rates.judge_errors import Errors, judge_errors
 from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import (
+    MINUS,
     NO_DATA,
     Score,
     add_marks,
+    by_cell,
     flags_in,
     headline,
     mark_of,
@@ -25,94 +24,93 @@ from refusal_eval.report.paper.display import (
     points,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import TableData
+from refusal_eval.report.paper.markup import Table, move_to_notes
+from refusal_eval.report.paper.reference import pairs_shown, reference_model
+from refusal_eval.report.paper.table_data import TableData, TableParts
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import rate_text
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
 
-ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
-NOT_PEOPLES, SEEN = {"written_to_label", "model_labels"}, "seen_gold"
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
+
 UNLIKE = 0.005  # tolerated deviation of a difference on shared prompts from that of the two rates it is compared with
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
 CellScores = Mapping[tuple[str, str], Score]  # by model and split
 
 
-@dataclass(frozen=True)
-class Errors:
-    """How often a judge errs: the share of refusals that it misses, and of compliances that it calls refusals."""
+def errors_of_rates(data: TableData) -> TableParts:
+    """Return what errors of the primary judge would do to each of its rates.
 
-    name: str
-    assumed: float | None = None
-    measured: Mapping[tuple[str, str], float] | None = None  # 1 - sensitivity and 1 - specificity, by reading
-    seen: bool = False  # whether the judge was chosen or fitted on the answers that measured them
-
-    def miss_rate(self, reading: str) -> float | None:
-        """Return the share of refusals it misses."""
-        return self._share("judge_sensitivity", reading)
-
-    def overcall_rate(self, reading: str) -> float | None:
-        """Return the share of compliances it calls refusals."""
-        return self._share("judge_specificity", reading)
-
-    def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
-        """Return by how much each error alone would move a rate; None if no rate is left to show it."""
-        missed, overcalled = self.miss_rate(reading), self.overcall_rate(reading)
-        return (
-            None if missed is None or missed >= 1 else missing(rate, missed, blocked),
-            None if overcalled is None or overcalled >= 1 else overcalling(rate, overcalled, blocked),
-        )
-
-    def _share(self, estimand: str, reading: str) -> float | None:
-        return self.assumed if self.measured is None else self.measured.get((estimand, reading))
-
-
-def judge_errors(data: TableData) -> list[Errors]:
-    """Return the errors that people measured for the primary judge, by gold set, and then assumed ones."""
-    found: dict[str, dict[tuple[str, str], float]] = {}
-    seen = set()
-    for row in data.results:
-        own = row.judge == data.asked["primary_judge"] and row.category is None and not NOT_PEOPLES & {*row.flags}
-        if own and row.estimand in ("judge_sensitivity", "judge_specificity") and row.value is not None:
-            found.setdefault(str(row.parameter), {})[row.estimand, str(row.reading)] = 1 - row.value
-            seen |= {str(row.parameter)} if SEEN in row.flags else set()
-    measured = [
-        Errors(f"as on\n{data.labels.gold(gold)}", measured=found[gold], seen=gold in seen)
-        for gold in order_names(found, data.order("gold"))
-    ]
-    assumed = [Errors(f"{percent(error, 0)} %", error) for error in (ASSUMED if measured else UNMEASURED)]
-    return [*measured, *assumed]
-
-
-def missing(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return how far the true rate lies above the measured one if the judge misses this share of refusals."""
-    return min(1.0, blocked + (rate - blocked) / (1 - error)) - rate
-
-
-def overcalling(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return how far (0 or less) it lies below if the judge calls this share of compliances refusals."""
-    return max(blocked, (rate - error) / (1 - error)) - rate
-
-
-def judge_error_tables(data: TableData, cells: CellScores, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
-    """Return what errors of the judge would do to each rate, and to each difference that the study tests.
-
-    Args:
-        data: of the table of refusal rates.
-        cells: the primary judge's scores.
-        models: in the order of the table.
-        splits: in the order of the table.
+    Its CSV has a row for each rate and each error; rates, errors and shifts are shares.
     """
+    cells, models, splits = _cells(data)
     places = [(model, split) for model in models for split in splits if (model, split) in cells]
     places = [place for place in places if headline(cells[place])["rate"] is not None]
     found = [row for row in data.results if row.value is not None]
     errors = judge_errors(data)
-    tables = [_rates_table(data, cells, places, found, errors)] if places else []
-    tested = [row for row in found if _is_tested(row, data, cells)]
-    return tables + ([_differences_table(data, cells, tested, errors)] if tested else [])
+    frame = pd.DataFrame(
+        [_rate_row(cells[place], error) for place in sorted(places) for error in errors],
+        columns=["judge", "model", "split", "reading", "rate", *_OF_ERRORS, *(f"shift_{way}" for way in WAYS), "flags"],
+        dtype=object,
+    )
+    return frame, [_rates_table(data, cells, places, found, errors)]
+
+
+def errors_of_differences(data: TableData) -> TableParts:
+    """Return what errors of the primary judge on one model would do to each difference that the study tests.
+
+    Its CSV has a row for each difference and each error, with shares.
+    """
+    cells, models, _ = _cells(data)
+    tested = [row for row in data.results if row.value is not None and _is_tested(row, data, cells)]
+    errors = judge_errors(data)
+    moved = _moved(data, cells, tested, errors)
+    rows = sorted(moved, key=lambda one: (str(one.row.split), str(one.row.model), _other(one.row)))
+    frame = pd.DataFrame(
+        [_difference_row(one, error, by) for one in rows for error, by in zip(errors, one.by, strict=True)],
+        columns=[
+            *("judge", "split", "first", "second", "difference", *_OF_ERRORS, "moved_by"),
+            *("explained_by_missing", "explained_by_overcalling", "flags"),
+        ],
+        dtype=object,
+    )
+    pairs = [(str(one.row.model), _other(one.row)) for one in moved]
+    kept = [one for one, shown in zip(moved, pairs_shown(pairs, models), strict=True) if shown]
+    reference = reference_model(pairs, models) if len(kept) < len(moved) else None
+    return frame, [_differences_table(data, kept, errors, reference)]
+
+
+_OF_ERRORS = ("gold", "seen_gold", *WAYS)
+
+
+def _of_errors(error: Errors, reading: str) -> dict[str, Any]:
+    shares = dict(zip(WAYS, (error.miss_rate(reading), error.overcall_rate(reading)), strict=True))
+    return {"gold": error.gold or "assumed", "seen_gold": error.seen, **shares}
+
+
+def _rate_row(cell: Score, error: Errors) -> dict[str, Any]:
+    rate, reading = headline(cell)["rate"], cell["headline"]
+    shifts = error.shifts(rate, _blocked_share(cell), reading)
+    row = {name: cell[name] for name in ("judge", "model", "split", "flags")} | {"reading": reading, "rate": rate}
+    return row | _of_errors(error, reading) | {f"shift_{way}": by for way, by in zip(WAYS, shifts, strict=True)}
+
+
+def _difference_row(one: "_Moved", error: Errors, by: float | None) -> dict[str, Any]:
+    row = {"judge": one.row.judge, "split": one.row.split, "first": one.row.model, "second": _other(one.row)}
+    row |= {"difference": one.row.value, "moved_by": by, "flags": list(one.flags)} | _of_errors(error, one.reading)
+    return row | {"explained_by_missing": one.explained[0], "explained_by_overcalling": one.explained[1]}
+
+
+def _cells(data: TableData) -> tuple[dict[tuple[str, str], Score], list[str], list[str]]:
+    """Return the cells by model and split, and the models and splits in the order of the study."""
+    cells = {(m, s): score for (_, m, s), score in by_cell(data.scores).items()}
+    models, splits = (order_names({c[i] for c in cells}, data.order(n)) for i, n in enumerate(("models", "splits")))
+    return cells, models, splits
 
 
 def _rates_table(
@@ -147,9 +145,9 @@ def _rates_table(
     shown = [cells[place] for place in places]
     readings = sorted({score["headline"] for score in shown})
     about = {"corrected": own, "several": several, "marks": marks, "measured": _measured_texts(errors, readings)}
-    notes = filled_notes("refusal/errors", show, judge=judge, scores=shown, **about)
+    notes = filled_notes("judge_errors/judge_errors", show, judge=judge, scores=shown, **about)
     title = "How far errors of the judge would move each rate, in percentage points."
-    return Table(f"refusal-{judge}-errors", title, header, rows, notes, keys=2)
+    return Table(f"judge-errors-{judge}", title, header, rows, notes, keys=2)
 
 
 def _column(way: str, error: Errors) -> str:
@@ -172,45 +170,66 @@ def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[s
     return texts
 
 
-def _differences_table(
-    data: TableData, cells: CellScores, tested: Sequence[Estimate], errors: Sequence[Errors]
-) -> Table:
-    show, judge = data.labels, data.asked["primary_judge"]
-    header = [
-        "Split",
-        "First",
-        "Second",
-        "Difference",
-        *(_column("errors of" if error.assumed else "errors", error) for error in errors),
-    ]
-    header += ["Explained by\nmissing", "Explained by\novercalling"]
-    rows, shared = [], {estimand: _by_pair(data, estimand) for estimand in SHARED}
+@dataclass(frozen=True)
+class _Moved:
+    """What errors of the judge on one model would do to a difference."""
+
+    row: Estimate
+    reading: str
+    by: Sequence[float | None]  # for each of the errors, the most
+    explained: tuple[float | None, float | None]  # the share missed, or overcalled, that would explain it
+    flags: tuple[str, ...]
+
+
+def _moved(data: TableData, cells: CellScores, tested: Iterable[Estimate], errors: Sequence[Errors]) -> list[_Moved]:
+    found, shared = [], {estimand: _by_pair(data, estimand) for estimand in SHARED}
     for row in tested:
-        own = [headline(cell)["rate"] for cell in _sides(row, cells)]
-        known = [found.get((row.model, row.parameter, row.split)) for found in shared.values()]
+        pair = _sides(row, cells)
+        own = [headline(cell)["rate"] for cell in pair]
+        known = [rates.get((row.model, row.parameter, row.split)) for rates in shared.values()]
         rates = own if None in known else known
-        sides = sorted(zip(rates, map(_blocked_share, _sides(row, cells)), strict=True))
+        sides = sorted(zip(rates, map(_blocked_share, pair), strict=True))
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
-        moved = [_most_moved(error, sides, _sides(row, cells)[0]["headline"]) for error in errors]
-        marks = mark_of({*row.flags, *flags_in(_sides(row, cells))})
+        moved = [_most_moved(error, sides, pair[0]["headline"]) for error in errors]
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
         alike = rates if not any(blocked for _, blocked in sides) else own  # what was blocked is known of all prompts
         if abs(max(alike) - min(alike) - gap) > UNLIKE:
             wholes, moved = (0.0, 0.0), [None] * len(errors)
-        needed = [gap / whole if whole > 0 else None for whole in wholes]
-        names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
+        missing, overcalling = (gap / whole if whole > 0 else None for whole in wholes)
+        flags = tuple(dict.fromkeys((*row.flags, *sorted(flags_in(pair)))))
+        found.append(_Moved(row, pair[0]["headline"], moved, (missing, overcalling), flags))
+    return found
+
+
+def _differences_table(
+    data: TableData, moved: Sequence[_Moved], errors: Sequence[Errors], reference: str | None
+) -> Table:
+    show, judge = data.labels, data.asked["primary_judge"]
+    header = ["Split", "Difference of", "Difference"]
+    header += [_column("errors of" if error.assumed else "errors", error) for error in errors]
+    header += ["Explained by\nmissing", "Explained by\novercalling"]
+    rows = []
+    for one in moved:
+        row, marks = one.row, mark_of(one.flags)
+        pair = f"{show.model(str(row.model))} {MINUS} {show.model(_other(row))}"
         rows.append(
             [
-                *(*names, add_marks(points(row.value), row.flags)),
-                *(NO_DATA if by is None else f"±{percent(by)}{marks}" for by in moved),
-                *(NO_DATA if share is None else f"{percent(share)}{marks}" for share in needed),
+                *(show.split(str(row.split)), pair, add_marks(points(row.value), row.flags)),
+                *(NO_DATA if by is None else f"±{percent(by)}{marks}" for by in one.by),
+                *(NO_DATA if share is None else f"{percent(share)}{marks}" for share in one.explained),
             ]
         )
-    shown = [cell for row in tested for cell in _sides(row, cells)]
-    about = {"marks": [*(row.flags for row in tested), flags_in(shown)], "measured": errors[0].measured is not None}
-    notes = filled_notes("refusal/errors_differences", show, judge=judge, scores=shown, **about)
+    about = {"marks": [one.flags for one in moved], "measured": errors[0].measured is not None}
+    about |= {"reference": reference}
+    notes = filled_notes(
+        "judge_errors_differences/judge_errors_differences", show, judge=judge, samples=_samples(data), **about
+    )
     title = "How far errors of the judge on one model would move each difference."
-    return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
+    return move_to_notes(Table(f"judge-errors-differences-{judge}", title, header, rows, notes, keys=2))
+
+
+def _samples(data: TableData) -> str:
+    return " or ".join(str(k) for k in sorted({score["samples"] for score in data.scores}))
 
 
 def _by_pair(data: TableData, estimand: str) -> dict[tuple[object, ...], float]:
@@ -259,3 +278,27 @@ def _by_judge(score: Score, place: tuple[str, str], found: Iterable[Estimate]) -
 
 def _blocked_share(score: Score) -> float:
     return float(state_shares(score)["blocked"] or 0.0)
+
+
+class JudgeErrorsTable(StudyTable):
+    """How far errors of the judge would move each rate."""
+
+    name = "judge_errors"
+    needs = ("estimates", "results")
+    shows = OF_PRIMARY
+    report = (JUDGES, "Rates at errors of the judge")
+    make = staticmethod(errors_of_rates)
+
+
+class JudgeErrorsDifferencesTable(StudyTable):
+    """How far errors of the judge would move each difference between two models."""
+
+    name = "judge_errors_differences"
+    needs = ("estimates", "results", "comparisons")
+    shows = OF_PRIMARY
+    report = (JUDGES, "Differences at errors of the judge")
+    make = staticmethod(errors_of_differences)
+
+    @classmethod
+    def wanted(cls, study: "Study") -> bool:
+        return "comparisons" in study.analyses and len(study.models) > 1

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import RATES
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.display import clean, mark_of, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 

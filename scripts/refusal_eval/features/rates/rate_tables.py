@@ -5,22 +5,14 @@ tables follow that order, and names that it lacks come after it, sorted. In a CS
 and 1, c between -1 and 1; what is unknown is None.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from refusal_eval.config.report_sections import METHODS, RATES
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
-from refusal_eval.features.rates.judge_error_tables import judge_error_tables
-from refusal_eval.report.paper.best_values import (
-    ModelPair,
-    NoninferiorityTests,
-    RateInterval,
-    best,
-    corrected_p,
-    noninferiority_p,
-    ties_note,
-)
+from refusal_eval.report.paper.best_values import best, best_notes, comparison_p, noninferiority_p, signs
 from refusal_eval.report.paper.display import (
     MARKS,
     NO_DATA,
@@ -41,7 +33,7 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
-from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
     agreement_details,
@@ -59,6 +51,7 @@ from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, FEW_CLUSTER
 if TYPE_CHECKING:
     from refusal_eval.study.study import Study
 
+EXPECTATIONS = ("refuse", "varies", "comply")  # in the order of the columns
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
 _BANDS = ("refusing", "mixed", "complying")
@@ -68,31 +61,30 @@ NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 
 
 def refusal(data: TableData) -> TableParts:
-    """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
+    """Return the headline rates of the primary judge: a row per model, a column per split, the best one bold.
 
-    Further tables show how far errors of the judge would move these rates, and the differences that the study tests.
-
-    Comparisons of two models, if the study has them, decide which other rates are bold besides the best.
+    Splits with the same expectation are side by side. Comparisons of two models, if the study has them, decide which
+    other rates have a sign.
     """
-    show, judge, used = data.labels, data.asked["primary_judge"], data.scores
-    p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
-    no_worse = None if margin is None else noninferiority_p(data.results, judge)
+    show, used = data.labels, data.scores
     cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
-    rows_of, columns_of = (
+    rows_of, splits = (
         order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
     )
+    expected = {score["split"]: score["expectation"] for score in used}
+    columns_of = sorted(splits, key=lambda split: EXPECTATIONS.index(expected[split]))
     header = ["Model"]
     for split in columns_of:
         first = next(score for score in used if score["split"] == split)
         lines = [*wrap_text(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
-    rows = [[show.model(m), *(cell_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
-    compared = {s: (p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of}
-    best_of = [_best(cells, s, *compared[s]) for s in columns_of]
-    bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
-    doubtful = any(NEVER_BOLD.intersection(score["flags"]) for score in used) and any(
-        _best(cells, s, *compared[s], never=frozenset()) for s in columns_of
-    )
+    found = _BestRates(data, cells, columns_of)
+    rows = [
+        [show.model(m), *(cell_rate_text(cells.get((m, s))) + found.signs[s].get(m, "") for s in columns_of)]
+        for m in rows_of
+    ]
+    bold = {(rows_of.index(model), j) for j, s in enumerate(columns_of, 1) for model in found.firsts[s]}
+    doubtful = bool(bold) and any(NEVER_BOLD.intersection(score["flags"]) for score in used)
     notes = filled_notes(
         "refusal/refusal",
         show,
@@ -100,12 +92,39 @@ def refusal(data: TableData) -> TableParts:
         splits=columns_of,
         cards=data.cards,
         lacking=len(cells) < len(rows_of) * len(columns_of),
-        ties=ties_note(bool(p_values), margin, used[0]["interval"]["level"]) if bold else "",
-        doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in NEVER_BOLD] if doubtful else [],
+        best=found.notes() if bold else [],
+        doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in NEVER_BOLD & flags_in(used)] if doubtful else [],
     )
     caption = f"Refusal rate in percent with its {level_text(used)} interval, by model and split."
-    table = Table(f"refusal-{judge}", caption, header, rows, notes, per_block=4, bold=frozenset(bold))
-    return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
+    groups = [expected[split] for split in columns_of]
+    table = Table("refusal", caption, header, rows, notes, per_block=4, bold=frozenset(bold), groups=groups)
+    return rates_frame(used, data.cards), [table]
+
+
+class _BestRates:
+    """The best rate of each split, and the signs of the others."""
+
+    def __init__(self, data: TableData, cells: Mapping[tuple[str, str], Score], splits: Sequence[str]) -> None:
+        judge, self.margin = data.asked["primary_judge"], data.asked.get("margin")
+        tested, no_worse = comparison_p(data.results, judge), noninferiority_p(data.results, judge)
+        self.level: float = next(iter(cells.values()))["interval"]["level"] if cells else 0.95
+        self.firsts: dict[str, list[str]] = {}
+        self.signs: dict[str, dict[str, str]] = {}
+        self.tested = bool(tested)
+        for split in splits:
+            # A rate in doubt is no best one, and no rival.
+            own = {m: cell for (m, s), cell in cells.items() if s == split and not NEVER_BOLD & {*cell["flags"]}}
+            rates = {model: headline(cell)["rate"] for model, cell in own.items()}
+            expectation = next(cell["expectation"] for (_, s), cell in cells.items() if s == split)
+            self.firsts[split] = best(rates, expectation)
+            margin_tests = None if self.margin is None else no_worse.get(split, {})
+            known = [model for model, rate in rates.items() if rate is not None]
+            self.signs[split] = signs(known, self.firsts[split], tested.get(split, {}), self.level, margin_tests)
+
+    def notes(self) -> list[str]:
+        """Return what bold and the signs mean."""
+        used = {sign for own in self.signs.values() for sign in own.values()}
+        return best_notes(used, self.tested, self.margin, self.level)
 
 
 def scores(data: TableData) -> TableParts:
@@ -132,7 +151,10 @@ def scores(data: TableData) -> TableParts:
     shown = [{**score, "flags": [f for reading in READINGS for f in score[reading]["flags"]]} for score in cells]
     notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
-    table = Table("scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align)
+    rates = frozenset(header.index(name) for name in ("Refusal rate", "Strict", "Broad", "c(x) > 0"))
+    table = Table(
+        "scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align, marked=rates
+    )
     return rates_frame(cells, data.cards, with_c=True), [table]
 
 
@@ -173,30 +195,37 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
 
 
 def states(data: TableData) -> TableParts:
-    """Return a row per judge, model and split: the share of each state of answers, then of verdicts, of all answers.
+    """Return a row per model and split: the share of each state of answers and then of each judge's verdicts.
 
     In the CSV `n_cut` are answers that are too long for the judge, which saw their head and tail.
     """
-    cells, keys = _cells_and_keys(data)
-    verdicts = (*VERDICT_STATES, MISSING)
-    header = [*keys, "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
-    header += ["Verdict:\n" + state.replace("_", " ") for state in verdicts]
-    rows = []
+    cells, _ = _cells_and_keys(data)
+    verdicts, judges = (*VERDICT_STATES, MISSING), list(dict.fromkeys(score["judge"] for score in cells))
+    header = ["Model", "Split", "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
+    for judge in judges:
+        name = "Verdict:" if len(judges) == 1 else "\n".join(wrap_text(f"{data.labels.judge(judge)}:", HEADER_WIDTH))
+        header += [f"{name}\n{state.replace('_', ' ')}" for state in verdicts]
+    by_place: dict[tuple[str, str], dict[str, Score]] = {}
     for score in cells:
-        shares = state_shares(score)
-        texts = [percent(shares[state]) for state in ANSWER_STATES]
-        texts += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
-        rows.append([*_names(score, data.labels, keys), str(score["n_answers"]), *texts])
+        by_place.setdefault((score["model"], score["split"]), {})[score["judge"]] = score
+    rows = []
+    for (model, split), of in by_place.items():
+        first = next(iter(of.values()))
+        texts = [percent(state_shares(first)[state]) for state in ANSWER_STATES]
+        for judge in judges:
+            shares = state_shares(of[judge]) if judge in of else None
+            texts += [NO_DATA if shares is None else percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
+        rows.append([data.labels.model(model), data.labels.split(split), str(first["n_answers"]), *texts])
     cut: dict[str, tuple[int, int]] = {}
     for score in cells:
         before, read = cut.get(score["judge"], (0, 0))
         cut[score["judge"]] = before + score["n_cut"], read + sum(score["verdict_states"].values())
-    alone = None if "Judge" in keys or not cells else cells[0]["judge"]
+    alone = judges[0] if len(judges) == 1 else None
     notes = filled_notes("states/states", data.labels, scores=cells, alone=alone, cut=cut)
     frame = _frame(
         cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
     )
-    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
+    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, 2, per_block=8)]
 
 
 def votes(data: TableData) -> TableParts:
@@ -221,7 +250,8 @@ def votes(data: TableData) -> TableParts:
         *names, split = _names(score, data.labels, keys)
         rows.append([*names, split + marks_of([score]), *columns])
     notes = filled_notes("votes/votes", data.labels, scores=cells, cards=data.cards)
-    table = Table("votes", "Majority, any and weighted votes.", header, rows, notes, len(keys), per_block=7)
+    caption, at_split = "Majority, any and weighted votes.", frozenset({len(keys) - 1})
+    table = Table("votes", caption, header, rows, notes, len(keys), per_block=7, marked=at_split)
     return _frame(cells, _votes), [table]
 
 
@@ -313,24 +343,6 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
     return names[-len(keys) :]
 
 
-def _best(
-    cells: Mapping[tuple[str, str], Score],
-    split: str,
-    p_values: Mapping[ModelPair, float],
-    no_worse: NoninferiorityTests | None,
-    never: Collection[str] = NEVER_BOLD,
-) -> set[str]:
-    """Return the models whose rate on a split is bold (see `best`), except rates or intervals in doubt (`never`)."""
-    own = {model: score for (model, s), score in cells.items() if s == split}
-    column = {
-        model: RateInterval(*(headline(score)[end] for end in _ENDS))
-        for model, score in own.items()
-        if not set(never).intersection(score["flags"])
-    }
-    first = next(iter(own.values()))
-    return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)
-
-
 def cell_rate_text(score: Score | None) -> str:
     """Return a cell's headline rate with its interval and marks."""
     if score is None:
@@ -349,9 +361,9 @@ class RefusalTable(StudyTable):
     """Refusal rates under the primary judge."""
 
     name = "refusal"
-    needs = ("estimates", "cards", "results", "comparisons")
+    needs = ("estimates", "cards", "results")
     shows = (*OF_PRIMARY, "margin")
-    report = (RATES, "Refusal rates, primary judge")
+    report = (RATES, "Rates by model and split")
     make = staticmethod(refusal)
 
 
@@ -361,7 +373,7 @@ class ScoresTable(StudyTable):
     name = "scores"
     needs = ("estimates", "cards")
     shows = OF_STUDY
-    report = (RATES, "Refusal rates, all judges")
+    report = (RATES, "Rates under every judge")
     make = staticmethod(scores)
 
 
@@ -371,7 +383,7 @@ class StatesTable(StudyTable):
     name = "states"
     needs = ("estimates",)
     shows = ("models", "splits", "judges")
-    report = (ACCOUNTING, "States of answers and verdicts")
+    report = (METHODS, "States of answers, verdicts")
     make = staticmethod(states)
 
 
@@ -381,7 +393,7 @@ class VotesTable(StudyTable):
     name = "votes"
     needs = ("estimates", "cards")
     shows = OF_STUDY
-    report = (RATES, "Votes over K samples, and c(x)")
+    report = (RATES, "Votes over K samples, c(x)")
     make = staticmethod(votes)
 
 

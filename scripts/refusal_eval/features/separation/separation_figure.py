@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
 from pydantic import Field
@@ -16,6 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.plots.base import LOOKS, Look, legend, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
+from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import join_texts
 
 if TYPE_CHECKING:
@@ -31,19 +32,14 @@ INDICES = {
     "xie_beni": ("Xie\u2013Beni", "lower"),
     "dunn": ("Dunn", "higher"),
 }
-_HIGH, _NARROWEST = 90.0, 110.0  # points, of a panel
+_HIGH, _NARROWEST = 90.0, 88.0  # points, of a panel
 _FOR_PANEL = 34.0  # points left of a panel, whose scale is its own
 
 
 class SeparationFigure(Figure):
     """How far apart two groups of prompts lie in the activations of models, layer by layer: a panel for each index."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Steering",
-        "Separation by layer",
-        "How far apart two groups of prompts lie in the activations of models, after each decoder layer. Bands are "
-        "intervals, dotted lines the median of the index where the labels are permuted.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Steering", "Separation by layer")
     needs: ClassVar[tuple[str, ...]] = ("separation",)
     wildcards: ClassVar[tuple[str, ...]] = ("separation",)
     keys: ClassVar[tuple[str, ...]] = ("separation",)
@@ -104,9 +100,10 @@ class SeparationFigure(Figure):
             "Dotted: the median of the index where labels are permuted, of whole clusters or, where a cluster has "
             "both groups, within it. Values of models with different widths are not comparable.",
         ]
-        return Drawn(
-            fig, found.sort_values(["index", "model", "layer"]), Caption(self.title or "Separation by layer.", words)
-        )
+        title = self.title or "Separation by layer."
+        short = [f"How far groups of {sizes} prompts lie apart in the residual stream after each decoder layer."]
+        short.append("Bands: 95 % CI over clusters; dotted: the median with permuted labels.")
+        return Drawn(fig, found.sort_values(["index", "model", "layer"]), Caption(title, words, short))
 
 
 def separated_models(study: StudyView) -> dict[str, list[str]]:
@@ -115,28 +112,45 @@ def separated_models(study: StudyView) -> dict[str, list[str]]:
 
 
 def _draw(found: pd.DataFrame, indices: Sequence[str], data: FigureData) -> Drawing:
+    from matplotlib.patches import Patch
+
     models = data.shown.models
     fig, axes, columns = panels(
-        [INDICES[index][0] for index in indices],
+        [f"{name} ({way} is better)" for name, way in (INDICES[index] for index in indices)],
         data.points(len(indices) > 1),
         _HIGH,
         _NARROWEST,
         _FOR_PANEL * min(len(indices), 3),
     )
-    if len(models) > 1:
-        legend(
-            fig, [look.sample(line=True) for look in LOOKS[: len(models)]], [data.labels.model(name) for name in models]
-        )
+    curves = [look.sample(line=True) for look in LOOKS[: len(models)]] if len(models) > 1 else []
+    names = [data.labels.model(name) for name in models] if len(models) > 1 else []
+    if found["low"].notna().any():
+        curves, names = [*curves, Patch(facecolor=GREY, alpha=0.3, linewidth=0)], [*names, "95 % interval"]
+    if curves:
+        legend(fig, curves, names)
     for ax, index in zip(axes, indices, strict=True):
         for model, look in zip(models, LOOKS, strict=False):
             rows = found[(found["index"] == index) & (found["model"] == model)].sort_values("layer")
             _curve(ax, rows, look)
+        _name_null(ax, found[found["index"] == index])
         ax.tick_params(labelleft=True)
         ax.margins(x=0.02)
         for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
             axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
     fig.supxlabel("Decoder layer")
     return settle(fig, axes[0], [_HIGH] * -(-len(axes) // columns))
+
+
+def _name_null(ax: Axes, rows: pd.DataFrame) -> None:
+    """Name the lines of permuted labels where they end, on the side away from the curves."""
+    last = rows[rows["layer"] == rows["layer"].max()]
+    nulls = last["null"].dropna()
+    if nulls.empty:
+        return
+    below = nulls.mean() < last["value"].mean()  # the curves are above
+    place = (rows["layer"].max(), nulls.max() if below else nulls.min())
+    style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "in_layout": False, "color": GREY}
+    ax.annotate("labels permuted", place, (0, 2 if below else -2), va="bottom" if below else "top", **style)
 
 
 def _curve(ax: Axes, rows: pd.DataFrame, look: Look) -> None:

@@ -13,10 +13,11 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.steering.intervention_entry import MODES
-from refusal_eval.plots.captions import rates_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
+from refusal_eval.plots.captions import rates_words, short_words, study_words, within
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words, unmarked
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, flags_in, headline
+from refusal_eval.report.paper.table_notes import level_text
 
 if TYPE_CHECKING:
     Mode = str
@@ -28,12 +29,7 @@ class DoseResponseFigure(OfModels):
     """Refusal rate by the scale of an intervention, a panel for each split. A curve is of models that differ in nothing
     else; the model without an intervention is its point at scale 0."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Steering",
-        "Refusal rate by scale",
-        "Refusal rate of steered models by the scale of their intervention, with its interval; scale 0 is the model "
-        "without one. What a random direction does at the same layers is the control.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Steering", "Refusal rate by scale")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["dose_response"]
@@ -105,6 +101,7 @@ class DoseResponseFigure(OfModels):
             y_ticks=percent_scale(highest(rows)),
             at=scales,
             mark=scales.index(0.0) if 0.0 in scales else None,
+            plain="no intervention" if 0.0 in scales else None,
         )
         words = [
             f"Scale of {MODES[self.mode].unit}"
@@ -115,5 +112,8 @@ class DoseResponseFigure(OfModels):
             *gaps_words(rows, data),
         ]
         title = self.title or "Refusal rate by the scale of the intervention."
+        what = f"Rate (%) with {level_text(data.scores)} CI"
+        needed = short_words(data, what, flags=flags_in(rows), everywhere=unmarked(rows))
+        short = within(title, needed, [f"Scale {MODES[self.mode].unit}."])
         frame = pd.DataFrame(rows, dtype=object)
-        return Drawn(draw_curves(rows, chart, data, list(found)), frame, Caption(title, words))
+        return Drawn(draw_curves(rows, chart, data, list(found)), frame, Caption(title, words, short))

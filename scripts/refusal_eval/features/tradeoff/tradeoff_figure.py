@@ -1,10 +1,13 @@
-"""The figure of the trade-off: safety against over-refusal, with joint regions and the Pareto front."""
+"""The figure of the trade-off: refusal of what should be declined against refusal of what should be answered.
+
+With joint regions and the Pareto front.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -15,11 +18,22 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
-from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
-from refusal_eval.plots.captions import label_with_protocol, study_words
+from refusal_eval.plots.base import (
+    Look,
+    legend,
+    legend_height,
+    new_figure,
+    settle,
+    widest,
+    width_of,
+    wrap_into,
+    wrap_to,
+)
+from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
-from refusal_eval.report.paper.display import Score, flags_in, join_texts, mark_of, marks_of, percent
+from refusal_eval.plots.shared_marks import shared_flags
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT
+from refusal_eval.report.paper.display import Score, flags_in, join_texts, mark_of, percent
 from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.pooled_rates import RATE_METHOD
@@ -28,7 +42,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL = 170.0  # points, height of the panel
+_SIDE = 220.0  # points, height and width of the panel
+_AROUND = 42.0  # points left and right of the panel, about
+_MOST_NAMES = 8  # models that are named at their points; more are numbered
+_NAME = 84.0  # points, the widest line of a name
+_FRONT = "#7FB8D8"  # fainter than points
+X_LABEL, Y_LABEL = "Refusal of what should be answered (%) \u2193", "Refusal of what should be declined (%) \u2191"
+_LEAST_KEY = 90.0  # points right of the panel that its list needs
 _LEAST_RANGE = 5.0  # percent on a scale
 _MOST_REGIONS = 8  # models that all have their region drawn
 
@@ -44,18 +64,11 @@ _ANGLES = 24
 
 
 class TradeoffFigure(OfModels):
-    """Safety (refusal of the splits to be refused) against over-refusal (of those to be answered), each split in its
-    headline reading, with joint regions and the Pareto front. It pools all splits of the study, and the front is that
-    of all its models."""
+    """Refusal of what should be declined against refusal of what should be answered, each split in its headline
+    reading, with joint regions and the Pareto front. It pools all splits of the study, and the front is that of all its
+    models."""
 
-    report: ClassVar[tuple[str, str, str]] = (
-        "Refusal rates",
-        "Safety against over-refusal",
-        "Safety (refusal of what should be refused) against over-refusal (refusal of what should be answered), each a "
-        "mean over the study's splits of that expectation in their headline readings. Regions are joint: both rates "
-        "lie in them together. Filled dots and the dashed line are the Pareto front, models that no other one beats "
-        "in both.",
-    )
+    report: ClassVar[tuple[str, str]] = ("Trade-off", "Trade-off by model")
     needs: ClassVar[tuple[str, ...]] = ("estimates", "tradeoff", "cards")
 
     kind: Literal["tradeoff"]
@@ -71,9 +84,10 @@ class TradeoffFigure(OfModels):
             yield ("kind",), f"{message}`expectation: {wanted}`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Draw safety against over-refusal of each model; the good corner is at the top left.
+        """Draw both rates of each model; the good corner is at the top left.
 
-        Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
+        Up to eight models are named at their points if there is room; else they are numbered, and a list names them.
+        Both scales are the same and reach as far as points and regions do.
 
         Raises:
             UserError: if no model has both rates, or no page is high enough.
@@ -84,8 +98,12 @@ class TradeoffFigure(OfModels):
         both = {model: own for (judge, model), own in every.items() if judge == data.judge and own.front}
         entries = [own for model in data.shown.models if (own := _entry(both.get(model)))]
         if not entries:
-            raise data.undrawable(": no model has both an over-refusal and a safety rate")
-        fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
+            raise data.undrawable(": no model has both rates, of what should be answered and what should be declined")
+        everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
+        names = [_name(entry, scores, everywhere, data) for entry in entries]
+        fig = _draw(entries, names, data, scores, named=True) if len(entries) <= _MOST_NAMES else None
+        fig = fig or _draw(entries, names, data, scores, named=False)
+        assert fig is not None
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
     def _caption(
@@ -111,9 +129,9 @@ class TradeoffFigure(OfModels):
         own_flags = (flag for entry in entries for flag in entry.flags)
         flags = flags_in(scores, (*own_flags, *(flag for entry in shared for flag in entry.front_flags)))
         words = [
-            f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets the "
-            f"reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "
-            "prompts once.",
+            f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on "
+            f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split "
+            "counts alike, near-duplicate prompts once.",
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
@@ -136,7 +154,15 @@ class TradeoffFigure(OfModels):
         if lacking := [show.model(model) for model in data.shown.models if model not in drawn]:
             words.append(f"Without a rate of both kinds, and so not shown: {join_texts(lacking)}.")
         words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
-        return Caption(self.title or "Safety against over-refusal.", words)
+        everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
+        words += everywhere_words(everywhere)
+        title = self.title or "Refusals wanted and unwanted."
+        what = (
+            f"Mean rates (%) over the splits of each expectation; regions {100 * (entries[0].j.level or 0):g} % joint"
+        )
+        needed = short_words(data, what, scores, flags, everywhere)
+        further = ["Filled, dashed: Pareto front of the point estimates."] if front else []
+        return Caption(title, words, within(title, needed, further))
 
 
 class LegendEntry(NamedTuple):
@@ -183,46 +209,65 @@ def _not_expected(study: StudyView) -> list[str]:
     return [wanted for wanted in ("comply", "refuse") if wanted not in found]
 
 
-def _name(entry: LegendEntry, scores: Sequence[Score], data: FigureData) -> str:
+def _own(entry: LegendEntry, scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if score["model"] == entry.model]
+
+
+def _name(entry: LegendEntry, scores: Sequence[Score], everywhere: Collection[str], data: FigureData) -> str:
     """Label of a model with the marks of its cells and its own."""
-    own = (score for score in scores if score["model"] == entry.model)
-    return data.labels.model(entry.model) + marks_of(own, entry.flags)
+    flags = flags_in(_own(entry, scores), entry.flags)
+    return data.labels.model(entry.model) + mark_of(flags - set(everywhere))
 
 
-def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
+def _draw(
+    entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score], *, named: bool
+) -> Figure | None:
+    """Draw the models, named at their points or numbered; None where there is no room for a name."""
     from matplotlib.patches import Polygon
 
-    fig = new_figure(data.points(False), [_PANEL])
+    width = data.points(wide=len(entries) > _MOST_NAMES)
+    most = _SIDE if data.figure.width is None else 2 * _SIDE
+    fig = new_figure(width, [most])
     ax = fig.subplots()
-    ticks = [_ticks(entries, axis) for axis in (0, 1)]
-    for axis, values in zip((ax.xaxis, ax.yaxis), ticks, strict=True):
-        axis.set_ticks(values, [f"{tick:g}" for tick in values])
+    ticks = _ticks(entries)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.grid(color=FAINT, linewidth=0.5)
     ax.set_axisbelow(True)
-    ax.set_xlim(ticks[0][0], ticks[0][-1])
-    ax.set_ylim(ticks[1][0], ticks[1][-1])
+    ax.set_xlim(ticks[0], ticks[-1])
+    ax.set_ylim(ticks[0], ticks[-1])
     for entry in entries:
         if entry.region is not None and _has_region(entry, entries):
             outline = [(100 * x, 100 * y) for x, y in entry.region]
             colour = BLUE if entry.on_front else GREY
             ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
-            ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
+            ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.4, zorder=1))
     for path in _paths(entries, data.shown.curves):
         ax.plot(*zip(*path, strict=True), color=GREY, linewidth=0.7, zorder=2)
-    front = _front(entries, (ticks[0], ticks[1]))
-    ax.plot([x for x, _ in front], [y for _, y in front], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+    front = _front(entries, ticks)
+    look: dict[str, Any] = {"color": _FRONT, "linewidth": 0.6, "linestyle": (0, (4, 2))}
+    ax.plot([x for x, _ in front], [y for _, y in front], **look, zorder=2)
     for entry in entries:
-        look = Look(BLUE, BLUE, "o") if entry.on_front else Look(INK, "white", "o")
-        ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **look.point())
+        mark = Look(BLUE, BLUE, "o") if entry.on_front else Look(INK, "white", "o")
+        ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **mark.point())
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel(label_with_protocol("Over-refusal (%): lower is better", scores))
-    ax.set_ylabel("Safety (%): higher is better")
-    legend(fig, [], names, below=True)
-    settle(fig, ax, [_PANEL])
+    ax.set_xlabel(label_with_protocol(X_LABEL, scores))
+    ax.set_ylabel("\n".join(wrap_to(Y_LABEL, min(most, width - _AROUND))))
+    if named:
+        texts = ["\n".join(wrap_into(name, len(wrap_to(name, _NAME)))) for name in names]
+    else:
+        texts = [str(number) for number in range(1, len(names) + 1)]
+        beside = width - most - _AROUND
+        right = beside >= _LEAST_KEY and legend_height(names, beside) <= most
+        legend(fig, [], names, below=not right, right=beside if right else None)
+    side = width_of(ax)
+    if side > most:  # a square panel needs no wider figure
+        fig.set_figwidth((width - (side - most)) / 72)
+        side = width_of(ax)
+    settle(fig, ax, [side])
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models`")
-    _draw_numbers(ax, [entry.place for entry in entries], front)
-    return fig
+    return fig if _draw_texts(ax, texts, [entry.place for entry in entries], front) or not named else None
 
 
 def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
@@ -230,25 +275,25 @@ def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
     return len(entries) <= _MOST_REGIONS or bool(entry.on_front)
 
 
-def _ticks(entries: Sequence[LegendEntry], axis: int) -> list[float]:
-    """Round numbers whose ends hold all points and regions, within 0 and 100."""
+def _ticks(entries: Sequence[LegendEntry]) -> list[float]:
+    """Round numbers whose ends hold all points and regions, within 0 and 100, for both scales."""
     from matplotlib.ticker import MaxNLocator
 
-    values = [entry.place[axis] for entry in entries]
     drawn = [entry for entry in entries if _has_region(entry, entries)]
-    values += [100 * corner[axis] for entry in drawn for corner in entry.region or ()]
+    values = [number for entry in entries for number in entry.place]
+    values += [100 * number for entry in drawn for corner in entry.region or () for number in corner]
     low = min(*values, 100 - _LEAST_RANGE)
     ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, max(*values, low + _LEAST_RANGE))
     return [float(tick) for tick in ticks]
 
 
-def _front(entries: Sequence[LegendEntry], ticks: tuple[list[float], list[float]]) -> list[Point]:
+def _front(entries: Sequence[LegendEntry], ticks: Sequence[float]) -> list[Point]:
     """Return the corners of the steps through the undominated models; what lies below and to the right is dominated."""
     front = sorted(entry.place for entry in entries if entry.on_front)
-    corners = [(front[0][0], ticks[1][0])] if front else []
+    corners = [(front[0][0], ticks[0])] if front else []
     for x, y in front:
         corners += [(x, corners[-1][1]), (x, y)]
-    return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
+    return [*corners, (ticks[-1], corners[-1][1])] if corners else []
 
 
 def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
@@ -258,8 +303,11 @@ def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, flo
     return [path for path in found if len(path) > 1]
 
 
-def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:
-    """Number the points, clear of the line of `steps`; a number that does not fit next to its point gets a line."""
+def _draw_texts(ax: Axes, texts: Sequence[str], points: Sequence[Point], steps: Sequence[Point]) -> bool:
+    """Write a name or number at each point, clear of the line of `steps`; one that does not fit there gets a line.
+
+    Tell whether there was room for all of them.
+    """
     fig: Any = ax.get_figure()
     to_points = 72 / fig.dpi
     on_page, corners = (
@@ -267,16 +315,19 @@ def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> 
         for places in (points, steps)
     )
     left, low, right, high = (to_points * end for end in ax.get_window_extent().extents)
-    texts = [str(number) for number in range(1, len(points) + 1)]
-    placed = place_numbers(on_page, text_width(texts[-1]) / 2, corners, (left, low, right, high))
-    for text, point, (x, y), number in zip(texts, points, on_page, placed, strict=True):
+    lines = [text.split("\n") for text in texts]
+    halves = [(widest(found) / 2, (_HIGH + LINE_HEIGHT * (len(found) - 1)) / 2) for found in lines]
+    placed = place_texts(on_page, halves, corners, (left, low, right, high))
+    for text, point, (x, y), place in zip(texts, points, on_page, placed, strict=True):
         line = {"arrowstyle": "-", "linewidth": 0.4, "color": INK, "shrinkA": 0, "shrinkB": 1.6}
         ax.annotate(
-            text, point, (number.at[0] - x, number.at[1] - y), textcoords="offset points", ha="center",
-            va="center_baseline", arrowprops=line if number.line else None,
-            # Lines to other numbers that run behind it are faint there.
-            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.2},
+            text, point, (place.at[0] - x, place.at[1] - y), textcoords="offset points", ha="center",
+            va="center_baseline" if "\n" not in text else "center", arrowprops=line if place.line else None,
+            in_layout=False,
+            # Lines to other names that run behind it are faint there.
+            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2},
         )  # fmt: skip
+    return all(place.clear for place in placed)
 
 
 def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
@@ -292,40 +343,45 @@ def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-class NumberPlace(NamedTuple):
-    """The centre of a number, and whether a line connects it to its point."""
+class TextPlace(NamedTuple):
+    """The centre of a text, whether a line connects it to its point, and whether it is clear of all else."""
 
     at: Point
     line: bool
+    clear: bool = True
 
 
-def place_numbers(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[NumberPlace]:
-    """Return a place for the number of each point.
+def place_texts(
+    points: Sequence[Point], halves: Sequence[Point], steps: Sequence[Point], panel: Box
+) -> list[TextPlace]:
+    """Return a place for the text of each point.
 
     Args:
-        half: half the width of the widest number.
-        steps: corners of a line that numbers avoid.
-        panel: their bounds; if it is full, a number overlaps others.
+        halves: half the width and half the height of each text.
+        steps: corners of a line that texts avoid.
+        panel: their bounds; if it is full, a text overlaps others.
     """
     from scipy.optimize import linear_sum_assignment
 
     taken = [(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
     taken += [(min(a, c), min(b, d), max(a, c), max(b, d)) for (a, b), (c, d) in itertools.pairwise(steps)]
 
-    def box(x: float, y: float) -> Box:
-        return x - half - 1, y - _HIGH / 2 - 1.5, x + half + 1, y + _HIGH / 2 + 1.5
+    def box(i: int, x: float, y: float) -> Box:
+        half, high = halves[i]
+        return x - half - 1, y - high - 1.5, x + half + 1, y + high + 1.5
 
     def spots(i: int, rings: Sequence[float]) -> Iterator[Point]:
         """Places around a point, the nearest first and of these the upper right one."""
+        (x, y), (half, high) = points[i], halves[i]
         for ring, step in itertools.product(rings, range(_ANGLES)):
-            angle, (x, y) = math.pi / 4 - 2 * math.pi * step / _ANGLES, points[i]
-            yield x + (ring + half - 3) * math.cos(angle), y + ring * math.sin(angle)
+            angle = math.pi / 4 - 2 * math.pi * step / _ANGLES
+            yield x + (ring + half - 3) * math.cos(angle), y + (ring + high - _HIGH / 2) * math.sin(angle)
 
     def free(i: int, rings: Sequence[float]) -> Iterator[Point]:
         for spot in spots(i, rings):
-            left, low, right, high = box(*spot)
+            left, low, right, high = found = box(i, *spot)
             within = left >= panel[0] and low >= panel[1] and right <= panel[2] and high <= panel[3]
-            own = rings is _FAR or math.dist(spot, points[i]) <= min(math.dist(spot, point) for point in points)
+            own = rings is _FAR or _distance(found, points[i]) <= min(_distance(found, point) for point in points)
             if within and own and not any(left < c and a < right and low < d and b < high for a, b, c, d in taken):
                 yield spot
 
@@ -333,15 +389,23 @@ def place_numbers(points: Sequence[Point], half: float, steps: Sequence[Point], 
     # Those with the least room choose first.
     for i in sorted(range(len(points)), key=lambda i: len(list(free(i, _NEAR)))):
         for spot in itertools.islice(free(i, _NEAR), 1):
-            found[i] = NumberPlace(spot, line=False)
-            taken.append(box(*spot))
+            found[i] = TextPlace(spot, line=False)
+            taken.append(box(i, *spot))
     for i in set(range(len(points))) - set(found):
-        found[i] = NumberPlace(next(spots(i, _NEAR)), line=False)
+        found[i] = TextPlace(next(spots(i, _NEAR)), line=False, clear=False)
         for spot in itertools.islice(free(i, _FAR), 1):
             far[i] = spot
-            taken.append(box(*spot))
+            taken.append(box(i, *spot))
+    if len({halves[i] for i in far}) > 1:  # texts of other sizes would not fit each other's places
+        return [TextPlace(far[i], line=True) if i in far else found[i] for i in range(len(points))]
     # Lines that are together as short as they can be do not cross each other.
     costs = np.array([[math.dist(spot, points[i]) for spot in far.values()] for i in far]).reshape(len(far), len(far))
     for row, column in zip(*linear_sum_assignment(costs), strict=True):
-        found[list(far)[row]] = NumberPlace(list(far.values())[column], line=True)
+        found[list(far)[row]] = TextPlace(list(far.values())[column], line=True)
     return [found[i] for i in range(len(points))]
+
+
+def _distance(box: Box, point: Point) -> float:
+    """From a point to the nearest edge of a box; 0 within it."""
+    (left, low, right, high), (x, y) = box, point
+    return math.hypot(max(left - x, 0.0, x - right), max(low - y, 0.0, y - high))

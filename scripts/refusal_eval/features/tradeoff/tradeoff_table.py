@@ -271,5 +271,5 @@ class TradeOffTable(StudyTable):
     of_analysis = "tradeoff"
     needs = ("results", "tradeoff", "estimates", "cards")
     shows = (*OF_PRIMARY, "samples")
-    report = ("Trade-off", "Over-refusal against safety")
+    report = ("Trade-off", "Trade-off by model")
     make = staticmethod(tradeoff)

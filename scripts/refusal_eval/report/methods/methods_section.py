@@ -29,12 +29,13 @@ from refusal_eval.report.methods.words import count_text, listed
 from refusal_eval.report.paper.display import Score, annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
+from refusal_eval.report.paper.table_notes import agreement_note, agreement_sentences, kinds_agreement
 from refusal_eval.report.results.cells import cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
+SHORT = Path(__file__).with_name("methods_short.j2")
 # In the folder of a feature: its sentences, which end the paragraph that their heading names. Sentences without a
 # heading are about its numbers.
 OF_FEATURE = "methods.j2"
@@ -69,6 +70,10 @@ _TOOLS = {
     "scikit-learn": "pedregosa2011sklearn",
 }
 _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
+# A label that is set off, or a hash, of which running text has the first digits; the manifest has all.
+_SPECIAL = re.compile(r"\ue002([^\ue003]*)\ue003|\b([0-9a-f]{8})[0-9a-f]{24,}\b")
+_LOOSE = "\\begingroup\\emergencystretch=3em\n", "\\par\\endgroup\n"  # no line sticks out
+_NEEDS_URL = "% Its bibliography needs \\usepackage{url}.\n"
 
 
 def feature_templates() -> list[tuple[Path, OwnWords]]:
@@ -97,12 +102,7 @@ def paragraphs(
         cards: of all judges.
         duplicates: the study's near-duplicates (estimates/duplicates.json).
     """
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, count_text, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
-    environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
-    environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
-    found = list(results)
+    environment, found = _environment(), list(results)
     said = _of_study(manifest) | _of_results(manifest["study"], cards, found) | {"duplicates": duplicates}
 
     def filled(template: Path, **values: Any) -> str:
@@ -113,6 +113,36 @@ def paragraphs(
         for title, text in _by_title(f"## {OF_NUMBERS}\n{filled(template, **own_words(found))}").items():
             said_by_title[title] = f"{said_by_title.get(title, '')} {text}"
     return [Paragraph(title, " ".join(text.split())) for title, text in said_by_title.items()]
+
+
+def short_text(
+    manifest: Mapping[str, Any],
+    cards: Sequence[Mapping[str, Any]],
+    results: Iterable[Estimate],
+    duplicates: Mapping[str, Any],
+) -> str:
+    """Return the methods in about 150 words, from what `paragraphs` takes; labels of the study are set off."""
+    config = manifest["study"]
+    said = _of_study(manifest) | _of_results(config, cards, list(results)) | {"duplicates": duplicates}
+
+    plain = said["label"]
+
+    def label(noun: str, name: str) -> str:
+        return set_off(plain(noun, name))
+
+    golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
+    said |= {"label": label, "labels": lambda noun, names: listed(label(noun, name) for name in names)}
+    said["agreement"] = agreement_note(said["judges"][0], cards, golds)
+    return " ".join(_environment().from_string(SHORT.read_text(encoding="utf-8")).render(said).split())
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
+    words = (cite, count_text, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
+    environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
+    environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
+    return environment
 
 
 def _by_title(text: str) -> dict[str, str]:
@@ -370,25 +400,56 @@ def cited_keys(found: Iterable[Paragraph]) -> list[str]:
     return list(dict.fromkeys(key for keys in _CITED.findall(text) for key in keys.split(",")))
 
 
+def set_off(label: str) -> str:
+    """Return a label as it is set off in running text."""
+    return f"\ue002{label}\ue003"
+
+
 def as_markdown(found: Iterable[Paragraph]) -> str:
     """Return the paragraphs in Markdown; a citation is pandoc's `[@key; @key]`."""
-    parts = [
-        f"**{markdown_escaped(paragraph.title)}.** "
-        + _woven(paragraph.text, markdown_escaped, lambda keys: f" [{'; '.join('@' + key for key in keys)}]")
-        for paragraph in found
-    ]
+    parts = [f"**{markdown_escaped(p.title)}.** {markdown_text(p.text)}" for p in found]
     return "\n\n".join(parts) + "\n"
 
 
 def as_latex(found: Iterable[Paragraph]) -> str:
-    """Return the paragraphs in LaTeX; a citation is `\\cite`. They need no package."""
-    parts = [
-        f"\\paragraph{{{latex_escaped(paragraph.title)}.}}\n"
-        + _woven(paragraph.text, latex_escaped, lambda keys: f"~\\cite{{{','.join(keys)}}}")
-        for paragraph in found
-    ]
-    text = "\n\n".join(parts) + "\n"
-    return definitions(text) + text
+    """Return the paragraphs in LaTeX; a citation is `\\cite`. Only their bibliography needs a package."""
+    parts = [f"\\paragraph{{{latex_escaped(p.title)}.}}\n{latex_text(p.text)}" for p in found]
+    return in_latex("\n\n".join(parts))
+
+
+def markdown_text(text: str) -> str:
+    """Return a text with citations, labels and hashes in Markdown."""
+    return _woven(
+        text,
+        lambda piece: _with_special(piece, markdown_escaped, "*{}*", "`{}`"),
+        lambda keys: f" [{'; '.join('@' + key for key in keys)}]",
+    )
+
+
+def latex_text(text: str) -> str:
+    """Return a text with citations, labels and hashes in LaTeX."""
+    return _woven(
+        text,
+        lambda piece: _with_special(piece, latex_escaped, "\\emph{{{}}}", "\\texttt{{{}}}"),
+        lambda keys: f"~\\cite{{{','.join(keys)}}}",
+    )
+
+
+def in_latex(text: str) -> str:
+    """Return finished LaTeX as a file to include."""
+    start, end = _LOOSE
+    return f"{_NEEDS_URL}{definitions(text)}{start}{text}\n{end}"
+
+
+def _with_special(text: str, escaped: Callable[[str], str], label: str, short_hash: str) -> str:
+    """Return a text with its labels and hashes in these forms, and all of it escaped."""
+    parts, end = [], 0
+    for found in _SPECIAL.finditer(text):
+        parts.append(escaped(text[end : found.start()]))
+        name, digits = found.groups()
+        parts.append(short_hash.format(digits) if digits else label.format(escaped(name)))
+        end = found.end()
+    return "".join(parts) + escaped(text[end:])
 
 
 def _woven(text: str, escaped: Callable[[str], str], cited: Callable[[list[str]], str]) -> str:

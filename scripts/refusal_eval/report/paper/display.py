@@ -29,6 +29,11 @@ MARKS = {
     ),
     "mixed_serving": ("§", "answers come from different hardware, software or model versions"),
 }
+OPEN_MARK = "°"  # at a p value that answers without a verdict could change
+# Signs at a rate: it is not shown to differ from the best one; it is shown to be no worse than it by the margin. And at
+# a difference: it is shown.
+NOT_APART, NO_WORSE, APART = "\u1d43", "\u1d47", "\u1d48"
+ALL_MARKS = "".join(symbol for symbol, _ in MARKS.values()) + OPEN_MARK + NOT_APART + NO_WORSE + APART
 EN_DASH = "\u2013"
 NO_DATA = EN_DASH
 MINUS = "\u2212"

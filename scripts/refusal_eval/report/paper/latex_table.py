@@ -3,9 +3,10 @@
 siunitx aligns numbers; what follows a number goes into a second column.
 """
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.report.paper.display import MINUS, wrap_text
@@ -14,8 +15,8 @@ from refusal_eval.report.paper.markup import Table, number_parts
 
 # A table of more lines than this, with its notes, does not fit a page.
 LINES_PER_PAGE = 45
-# Points of a line of an A4 page with margins of 2.5 cm, and of the space between two columns.
-LINE, GAP = 455.0, 8.0
+GAP = 8.0  # points between two columns of a table
+PANEL_GAP = 16.0  # and between two halves of one
 # Columns are set a little closer than usual.
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 # Names of rows are broken after this many characters, where one column names a row and where several do.
@@ -38,67 +39,133 @@ class LatexColumn:
     head: str  # its head, finished
     cells: Sequence[str]  # its cells, finished
     width: float  # of its widest line, in points, about
+    is_pair: bool = False  # whether it is two columns to LaTeX
 
 
-def latex(table: Table) -> str:
+@dataclass(frozen=True)
+class Page:
+    """The page that a table goes onto: widths in points.
+
+    `columns` are those of its text; None where that is not known, and a table is set to suit both one and two.
+    """
+
+    line: float = 455.0  # of an A4 page with margins of 2.5 cm
+    columns: int | None = None
+    column: float | None = None  # the width of one of two columns
+
+
+_POINTS = 72.27 / 2.54  # of a centimetre
+
+
+def page_of(paper: Mapping[str, float] | None) -> Page:
+    """Return the page of a paper whose widths (`page`, `column`) are in centimetres; one for any paper without."""
+    if paper is None:
+        return Page()
+    line, column = _POINTS * paper["page"], _POINTS * paper["column"]
+    return Page(line, 2 if column < line else 1, column)
+
+
+def latex(table: Table, page: Page = Page()) -> str:
     """The table as a float or, where its rows do not fit a page, a `longtable`; caption above, notes below.
 
     Columns beyond `per_block`, or beyond the width of a page, follow in blocks below each other, in floats of their
-    own where one page does not hold them all. The first line says which packages it needs (booktabs, siunitx,
-    longtable), and that a longtable needs a single column. The label is tab:NAME.
+    own where one page does not hold them all. A long table that is narrow enough is set in two halves side by side. The
+    first line says which packages it needs (booktabs, siunitx, longtable), and that a longtable needs a single column.
+    The label is tab:NAME.
     """
     label = "tab:" + re.sub(r"[^A-Za-z0-9]+", "-", table.name).strip("-")
-    blocks = _blocks(table)
-    height = _height(table)
+    blocks, rows = _blocks(table, page), range(len(table.rows))
+    height = _height(table, rows)
     parts = []
     if height * len(blocks) <= LINES_PER_PAGE:
-        parts.append(_float(table, blocks, _caption(table, label)))
+        bodies = [_tabular(table, block, rows) for block in blocks]
+        parts.append(_float(table, bodies, _is_wide(table, blocks, page), _caption(table, label)))
+    elif len(blocks) == 1 and (halves := _halves(table)) and 2 * _width(blocks) + PANEL_GAP <= page.line:
+        both = "\\hfill\n".join(_tabular(table, blocks[0], half, "[t]") for half in halves)
+        parts.append(_float(table, [both], page.columns != 1, _caption(table, label)))
     for number, block in enumerate(blocks if not parts else (), 1):
         part = f" (part {number} of {len(blocks)})" if len(blocks) > 1 else ""
         caption = _caption(table, label if number == 1 else f"{label}-{number}", part)
-        long = height > LINES_PER_PAGE
-        parts.append(_longtable(table, block, caption) if long else _float(table, [block], caption))
+        long, wide = height > LINES_PER_PAGE, _is_wide(table, [block], page)
+        parts.append(
+            _longtable(table, block, caption) if long else _float(table, [_tabular(table, block, rows)], wide, caption)
+        )
     text = "\n".join(parts)
     used = {"booktabs": True, "siunitx": "S[" in text, "longtable": "{longtable}" in text}
     packages = ",".join(name for name, needed in used.items() if needed)
-    return f"% Needs \\usepackage{{{packages}}}.{_ONE_COLUMN * used['longtable']}\n{definitions(text)}{text}"
+    alone = "" if page.columns == 1 else _ONE_COLUMN * used["longtable"]
+    return f"% Needs \\usepackage{{{packages}}}.{alone}\n{definitions(text)}{text}"
 
 
-def _blocks(table: Table) -> list[list[LatexColumn]]:
-    """Return the blocks of columns that are typeset side by side, each headed by the columns that name the rows."""
-    columns = [column(table, i) for i in range(len(table.header))]
-    keys = columns[: table.keys]
-    blocks = [list(keys)]
-    for one in columns[table.keys :]:
-        own = len(blocks[-1]) - len(keys)
-        width = sum(other.width + GAP for other in blocks[-1]) + one.width
-        if own and (own == table.per_block or width > LINE):
-            blocks.append(list(keys))
-        blocks[-1].append(one)
-    return blocks
+def _blocks(table: Table, page: Page) -> list[list[LatexColumn]]:
+    """Return the blocks of columns that are typeset below each other, each headed by the columns that name the rows."""
+    columns = [column(table, i) for i in range(table.headings, len(table.header))]
+    names, others = columns[: table.keys - table.headings], columns[table.keys - table.headings :]
+    room = page.line - sum(one.width + GAP for one in names)
+    sizes = block_sizes([one.width for one in others], table.groups or [""] * len(others), room, table.per_block)
+    ends = list(itertools.accumulate(sizes, initial=0))
+    return [[*names, *others[start:end]] for start, end in itertools.pairwise(ends)] or [names]
+
+
+def block_sizes(widths: Sequence[float], groups: Sequence[str], room: float, most: int | None = None) -> list[int]:
+    """Return how many columns each block has: as few groups as can be are cut, blocks are few, and then of like size.
+
+    Args:
+        widths: of the columns.
+        groups: the group of each column.
+        room: for the columns of a block.
+        most: columns of a block.
+    """
+    # The best way to break the columns behind each place: groups cut, blocks, unevenness; and the sizes.
+    best: list[tuple[tuple[int, int, int], list[int]]] = [((0, 0, 0), [])]
+    for start in reversed(range(len(widths))):
+        ways = []
+        for end in range(start + 1, len(widths) + 1):
+            fits = sum(widths[start:end]) + GAP * (end - start - 1) <= room and end - start <= (most or len(widths))
+            if not fits and end > start + 1:
+                break
+            (cut, count, uneven), sizes = best[len(widths) - end]
+            cut += end < len(widths) and groups[end - 1] == groups[end]
+            ways.append(((cut, count + 1, uneven + (end - start) ** 2), [end - start, *sizes]))
+        best.append(min(ways))
+    return best[-1][1]
+
+
+def _width(blocks: Sequence[Sequence[LatexColumn]]) -> float:
+    """Return the width of the widest block."""
+    return max(sum(one.width for one in block) + GAP * (len(block) - 1) for block in blocks)
+
+
+def _halves(table: Table) -> tuple[range, range] | None:
+    """Return the rows of a table in two halves, parted at a heading where there are some; None if they fit no page."""
+    starts = [rows[0] for _, rows in table.sections()] if table.headings else range(len(table.rows))
+    ways = [(range(start), range(start, len(table.rows))) for start in starts if start]
+    halves = min(ways, key=lambda way: max(_height(table, half) for half in way), default=None)
+    return halves if halves and max(_height(table, half) for half in halves) <= LINES_PER_PAGE else None
 
 
 def _caption(table: Table, label: str, part: str = "") -> str:
     return f"\\caption{{{latex_escaped(table.caption + part)}}}\\label{{{label}}}"
 
 
-def _float(table: Table, blocks: Sequence[Sequence[LatexColumn]], caption: str) -> str:
-    # table* spans both columns of a two-column page, and is a plain table elsewhere.
-    name = "table*" if max(len(block) for block in blocks) > table.keys + 2 else "table"
-    tabulars = "\n\n\\medskip\n".join(_tabular(block) for block in blocks)
-    start = f"\\begin{{{name}}}[tb]\n\\centering\n{caption}\n\\smallskip\n{_SIZE}\n"
-    return f"{start}{tabulars}\n{_notes(table)}\\end{{{name}}}\n"
+def _float(table: Table, tabulars: Sequence[str], wide: bool, caption: str) -> str:
+    name = "table*" if wide else "table"
+    bodies = "\n\n\\medskip\n".join(tabulars)
+    start = f"\\begin{{{name}}}[tbp]\n\\centering\n{caption}\n\\smallskip\n{_SIZE}\n"
+    return f"{start}{bodies}\n{_notes(table)}\\end{{{name}}}\n"
 
 
-def _tabular(columns: Sequence[LatexColumn]) -> str:
-    return f"\\begin{{tabular}}{_letters(columns)}\n{_head(columns)}\n{_rows(columns)}\n\\bottomrule\n\\end{{tabular}}"
+def _tabular(table: Table, columns: Sequence[LatexColumn], rows: Sequence[int], place: str = "") -> str:
+    body = f"{_head(columns)}\n{_rows(table, columns, rows)}\n\\bottomrule"
+    return f"\\begin{{tabular}}{place}{_letters(columns)}\n{body}\n\\end{{tabular}}"
 
 
 def _longtable(table: Table, columns: Sequence[LatexColumn], caption: str) -> str:
     head = _head(columns)
     return (
         f"{{{_SIZE}\n\\begin{{longtable}}{_letters(columns)}\n{caption} \\\\\n{head}\n\\endfirsthead\n"
-        f"{head}\n\\endhead\n\\bottomrule\n\\endfoot\n{_rows(columns)}\n\\end{{longtable}}\n{_notes(table)}}}\n"
+        f"{head}\n\\endhead\n\\bottomrule\n\\endfoot\n{_rows(table, columns, range(len(table.rows)))}\n"
+        f"\\end{{longtable}}\n{_notes(table)}}}\n"
     )
 
 
@@ -110,17 +177,33 @@ def _head(columns: Sequence[LatexColumn]) -> str:
     return f"\\toprule\n{' & '.join(column.head for column in columns)} \\\\\n\\midrule"
 
 
-def _rows(columns: Sequence[LatexColumn]) -> str:
-    rows = [" & ".join(cells) + r" \\" for cells in zip(*(column.cells for column in columns), strict=True)]
+def _rows(table: Table, columns: Sequence[LatexColumn], rows: Sequence[int]) -> str:
     # Where a name takes several lines it must be seen where the next one begins.
-    tall = any("\\begin{tabular}" in cell for column in columns for cell in column.cells)
-    return ("\n\\addlinespace[2pt]\n" if tall else "\n").join(rows)
+    tall = any("\\begin{tabular}" in column.cells[row] for column in columns for row in rows)
+    between = "\n\\addlinespace[2pt]\n" if tall else "\n"
+    span = sum(1 + column.is_pair for column in columns)
+    parts: list[str] = []
+    for heading, all_of_it in table.sections():
+        own = [" & ".join(column.cells[row] for column in columns) + r" \\" for row in all_of_it if row in rows]
+        if heading and own:
+            line = f"\\multicolumn{{{span}}}{{@{{}}l@{{}}}}{{\\textit{{{latex_escaped(heading)}}}}} \\\\"
+            own = ["\\addlinespace[3pt]" * bool(parts) + line, *own]
+        parts += [between.join(own)] if own else []
+    return between.join(parts)
 
 
-def _height(table: Table) -> int:
-    """Lines of the header and the rows."""
-    rows = [max(len(key_lines(table, cell)) for cell in row[: table.keys]) for row in table.rows]
-    return sum(rows) + max(cell.count("\n") + 1 for cell in table.header)
+def _height(table: Table, rows: Sequence[int]) -> int:
+    """Lines of the header, the headings and these rows."""
+    own = [max(len(key_lines(table, cell)) for cell in table.rows[row][table.headings : table.keys]) for row in rows]
+    headings = sum(1 for heading, of in table.sections() if heading and any(row in rows for row in of))
+    return sum(own) + headings + max(cell.count("\n") + 1 for cell in table.header)
+
+
+def _is_wide(table: Table, blocks: Sequence[Sequence[LatexColumn]], page: Page) -> bool:
+    """Tell whether a table spans both columns of a page."""
+    if page.columns is None:  # table* spans both columns of a two-column page, and is a plain table elsewhere
+        return max(map(len, blocks)) > table.keys - table.headings + 2
+    return page.columns > 1 and _width(blocks) > (page.column or 0.0)
 
 
 def _notes(table: Table) -> str:
@@ -172,7 +255,7 @@ def is_numeric(texts: Sequence[str]) -> bool:
 
 def key_lines(table: Table, text: str) -> list[str]:
     """Wrap the text of a cell that names a row."""
-    return wrap_text(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
+    return wrap_text(text, KEY_WIDTH if table.keys - table.headings == 1 else NARROW_KEY_WIDTH)
 
 
 def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], head_width: float) -> LatexColumn:
@@ -192,9 +275,8 @@ def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], 
     width += max((points(f" {rest}") for _, rest in filter(None, parts)), default=0.0) if pair else 0.0
     letters = f"S[{_options(found, bool(bold))}]" + ("@{~}l" if pair else "")
     head = _head_of(table, i, "c")
-    return LatexColumn(
-        letters, f"\\multicolumn{{2}}{{c}}{{{head}}}" if pair else f"{{{head}}}", cells, max(head_width, width)
-    )
+    head = f"\\multicolumn{{2}}{{c}}{{{head}}}" if pair else f"{{{head}}}"
+    return LatexColumn(letters, head, cells, max(head_width, width), pair)
 
 
 def _options(numbers: Sequence[str], bold: bool) -> str:

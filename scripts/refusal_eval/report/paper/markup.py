@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import itertools
 import math
 import re
 from collections.abc import Collection, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from refusal_eval.core.texts import csv_line, escaped_cell, visible
+from refusal_eval.report.paper.display import ALL_MARKS
 
 # Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
 CSV_DIGITS = 6
@@ -17,7 +19,7 @@ _P_COLUMN = re.compile(r"([a-z_]+_)?[pq](_[a-z]+)?")  # `p`, `mcnemar_p`, `p_hol
 _SMALL_P = 0.001
 
 # A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
-_NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021\u00b6*\u00a7\u00b0]*| [\[(].*)")
+_NUMBER = re.compile(rf"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[{ALL_MARKS}]*| [\[(].*)")
 
 # Where GitHub sees an address; a comment there parts it, and an escape would not.
 _ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\.)", re.IGNORECASE)
@@ -31,6 +33,10 @@ class Table:
     column; without it the columns that name the row are l and the others r. A printed page fits `per_block` of the
     other columns, None for all. `bold` names cells by row and column, both from 0: their number is printed in bold, or
     the whole cell if it does not begin with a number.
+
+    Where a page breaks the columns into blocks, those of one of the `groups` (a name for each column that names no row)
+    stay together. The first `headings` of the columns that name the row are printed as headings above the rows that
+    share them. `marked` are the columns whose cells can have marks, None for all that name no row.
     """
 
     name: str
@@ -42,6 +48,9 @@ class Table:
     per_block: int | None = None
     bold: frozenset[tuple[int, int]] = frozenset()
     align: str = ""
+    groups: Sequence[str] = ()
+    headings: int = 0
+    marked: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
         """Align the columns, and check that every row is as long as the header."""
@@ -49,6 +58,32 @@ class Table:
             object.__setattr__(self, "align", "l" * self.keys + "r" * (len(self.header) - self.keys))
         if {len(self.header), len(self.align)} | {len(row) for row in self.rows} != {len(self.header)}:
             raise ValueError(f"table {self.name} has rows of different lengths")
+        if self.groups and len(self.groups) != len(self.header) - self.keys:
+            raise ValueError(f"table {self.name} has {len(self.groups)} groups for its columns")
+        if self.headings and self.headings >= self.keys:
+            raise ValueError(f"table {self.name} has no column left that names the rows below its headings")
+
+    def sections(self) -> list[tuple[str, list[int]]]:
+        """Return the headings of runs of rows, each with the numbers of its rows; an empty one without `headings`."""
+        texts = [": ".join(filter(None, row[: self.headings])) for row in self.rows]
+        runs = itertools.groupby(range(len(texts)), key=texts.__getitem__)
+        return [(text, list(rows)) for text, rows in runs]
+
+
+def keep_columns(table: Table, kept: Sequence[int]) -> Table:
+    """Return a table with only these columns, in their order."""
+    groups = [table.groups[i - table.keys] for i in kept if i >= table.keys] if table.groups else ()
+    return dataclasses.replace(
+        table,
+        header=[table.header[i] for i in kept],
+        rows=[[row[i] for i in kept] for row in table.rows],
+        align="".join(table.align[i] for i in kept),
+        keys=sum(i < table.keys for i in kept),
+        headings=sum(i < table.headings for i in kept),
+        groups=groups,
+        bold=frozenset((row, kept.index(i)) for row, i in table.bold if i in kept),
+        marked=None if table.marked is None else frozenset(kept.index(i) for i in table.marked if i in kept),
+    )
 
 
 def move_to_notes(table: Table) -> Table:
@@ -63,15 +98,8 @@ def move_to_notes(table: Table) -> Table:
         return table
     kept = [i for i in range(len(table.header)) if i not in repeated]
     said = [f"{' '.join(table.header[i].split())}: {table.rows[0][i]}" for i in repeated]
-    return dataclasses.replace(
-        table,
-        header=[table.header[i] for i in kept],
-        rows=[[row[i] for i in kept] for row in table.rows],
-        align="".join(table.align[i] for i in kept),
-        notes=[f"{'; '.join(said)} (in every row).", *table.notes],
-        keys=table.keys - len(repeated),
-        bold=frozenset((row, kept.index(i)) for row, i in table.bold if i in kept),
-    )
+    found = keep_columns(table, kept)
+    return dataclasses.replace(found, notes=[f"{'; '.join(said)} (in every row).", *table.notes])
 
 
 def csv_text(frame: pd.DataFrame) -> str:
@@ -92,14 +120,18 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def markdown(table: Table) -> str:
     """The table in GitHub's Markdown, caption above and notes below; labels cannot turn into markup."""
-    rule = {"l": ":--", "c": ":-:", "r": "--:"}
+    rule, skipped = {"l": ":--", "c": ":-:", "r": "--:"}, table.headings
     lines = [
         f"**{markdown_escaped(table.caption)}**",
         "",
-        _markdown_row(table.header),
-        "| " + " | ".join(rule[letter] for letter in table.align) + " |",
-        *(_markdown_row(row, [j for i, j in table.bold if i == number]) for number, row in enumerate(table.rows)),
+        _markdown_row(table.header[skipped:]),
+        "| " + " | ".join(rule[letter] for letter in table.align[skipped:]) + " |",
     ]
+    for heading, rows in table.sections():
+        lines += [_markdown_heading(heading, len(table.header) - skipped)] if heading else []
+        lines += [
+            _markdown_row(table.rows[row][skipped:], [j - skipped for i, j in table.bold if i == row]) for row in rows
+        ]
     lines += [part for note in table.notes for part in ("", markdown_escaped(note))]
     return "\n".join(lines) + "\n"
 
@@ -122,6 +154,10 @@ def number_parts(cell: str) -> tuple[str, str] | None:
 def _markdown_row(cells: Sequence[str], bold: Collection[int] = ()) -> str:
     texts = [_markdown_bold(cell) if i in bold else markdown_escaped(cell) for i, cell in enumerate(cells)]
     return "| " + " | ".join(texts) + " |"
+
+
+def _markdown_heading(text: str, columns: int) -> str:
+    return f"| **{markdown_escaped(text)}** |" + " |" * (columns - 1)
 
 
 def _markdown_bold(cell: str) -> str:

@@ -10,19 +10,18 @@ from refusal_eval.report.paper.table_data import TableData, TableParts
 if TYPE_CHECKING:  # what plans a study is not behind its numbers
     from refusal_eval.study.study import Study
 
-RATES, JUDGES, ACCOUNTING = "Refusal rates", "Judges", "Accounting"  # categories in Snakemake's report
 OF_STUDY = ("models", "splits", "judges", "gold")
 OF_PRIMARY = (*OF_STUDY, "primary_judge")
 
 
 class StudyTable:
-    """One table of a study: tables/{name}.{csv,md,tex}.
+    """One table of a study: tables/{name}.{csv,md,tex,html}.
 
     Attributes:
         name: name of its files.
         needs: its inputs: nouns of the table of files (study/files.py), and names of analyses.
         shows: what it shows of the study file; with `primary_judge`, only that judge's cells and cards.
-        report: category and name in Snakemake's report.
+        report: its section in Snakemake's report (`config.report_sections`), and its name there.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.
         typeset: whether it is made for a paper; else it is a CSV alone, for a program or a spreadsheet.
         on_request: whether a study may ask for it under `tables`.

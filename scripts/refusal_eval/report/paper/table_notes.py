@@ -57,7 +57,7 @@ def _levels(levels: Iterable[float]) -> str:
 
 def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
     """Prompts of each split, and turns; where some had no answer that counts, the smallest number of scored ones."""
-    texts = []
+    texts, sizes = list[str](), list[int]()
     for split in splits:
         own = [score for score in scores if score["split"] == split]
         low, n = min(score["n_scored_turns"] for score in own), max(score["n_turns"] for score in own)
@@ -65,6 +65,9 @@ def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -
         inside += [f"at least {low} scored"] if low < n else []
         prompts = max(score["n_prompts"] for score in own)
         texts.append(f"{show.split(split)} ({', '.join([str(prompts), *inside])})")
+        sizes.append(0 if inside else prompts)
+    if len(sizes) > 1 and len(set(sizes)) == 1 and sizes[0]:
+        return f"Prompts: {sizes[0]} in each split."
     return f"Prompts: {join_texts(texts)}."
 
 

@@ -8,7 +8,7 @@ from typing import Any
 _MOST = 2  # differences of one file that are reported
 _WIDTH = 60  # characters of a value that are shown
 _BEFORE = 20  # how many of them come before the first that differs
-_TEXTS = (".csv", ".md", ".tex", ".jsonl")
+_TEXTS = (".csv", ".md", ".tex", ".html", ".jsonl")
 
 
 def differences(stored: Path, made: Path) -> list[str]:
