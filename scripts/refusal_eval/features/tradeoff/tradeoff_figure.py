@@ -105,7 +105,9 @@ class TradeoffFigure(OfModels):
         both = {model: own for (judge, model), own in every.items() if judge == data.judge and own.front}
         entries = [own for model in data.shown.models if (own := _entry(both.get(model)))]
         if not entries:
-            raise data.undrawable(": no model has both rates, of what should be answered and of what should be declined")
+            raise data.undrawable(
+                ": no model has both rates, of what should be answered and of what should be declined"
+            )
         everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
         names = [_name(entry, scores, everywhere, data) for entry in entries]
         fig = _draw(entries, names, data, scores, named=True) if len(entries) <= _MOST_NAMES else None
