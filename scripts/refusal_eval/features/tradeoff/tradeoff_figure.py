@@ -268,6 +268,9 @@ def _draw(
         texts = [str(number) for number in range(1, len(names) + 1)]
         beside = width - most - _AROUND
         right = beside >= _LEAST_KEY and legend_height(names, beside) <= most
+        if not right:  # the list is as wide as the figure will be
+            width = min(width, most + _AROUND)
+            fig.set_figwidth(width / 72)
         legend(fig, [], names, below=not right, right=beside if right else None)
     side = width_of(ax)
     if side > most:  # a square panel needs no wider figure
