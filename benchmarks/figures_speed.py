@@ -61,7 +61,8 @@ def asked(models: Sequence[str], splits: Sequence[str]) -> list[dict[str, Any]]:
     """Return one figure of each kind that reads answers, verdicts or estimates, as the rule's params."""
     few = ("categories", "tau_sweep")
     kinds = ("heatmap", "histograms", "refusal_kinds", *few)
-    study: dict[str, Any] = {"labels": {}, "scoring": {"tau": 1.0, "band": 0.1}}
+    study: dict[str, Any] = {"labels": {}, "scoring": {"tau": 1.0, "band": 0.1}, "splits": []}
+    study |= {"paper": {"page": 17.5, "column": 8.5}}
     shown: dict[str, Any] = {"judges": ["rules"], "models": list(models)}
     return [
         study
