@@ -464,7 +464,7 @@ def test_of_more_comparisons_than_a_page_holds_those_with_the_reference_model_ar
     assert len(rows_of(results)) == 28 * 5
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     assert text.splitlines()[0] == "**Differences of refusal rates from m3 on the same prompts.**"
-    assert "m3 is the reference model; comparisons.csv has all pairs" in text
+    assert "The reference model is m3; comparisons.csv has all pairs" in text
     shown = [line.split(" |")[0] for line in text.splitlines() if re.match(r"\| m\d \|", line)]
     assert shown == [f"| {name}" for name in MANY if name != "m3"] * 5
     # m0 complies and m3 does: none of their prompts differ. m1 refuses half of the time, m2 always.
@@ -478,7 +478,7 @@ def test_a_family_against_a_model_names_the_reference_and_named_pairs_are_all_sh
     letters = {name: ("cc", "rc", "rr")[i % 3] for i, name in enumerate(MANY)}
     families = [{"against": "m5"}, {"pairs": "all", "label": "every pair"}, {"pairs": [["m1", "m2"]]}]
     text = (made(study_of(names=MANY, comparisons=families), letters=letters) / "tables/comparisons.md").read_text()
-    assert "less that of m5" in text and "m5 is the reference model" in text
+    assert "less that of m5" in text and "The reference model is m5" in text
     assert text.count("| m1 \u2212 m2 |") == 5 and "| m3 \u2212 m2 |" not in text
     assert "**every pair: harm**" in text
 
