@@ -38,7 +38,7 @@ from refusal_eval.tools.plan.workload import ELSEWHERE
 
 SPLITS = ("alarming_but_safe", "sensitive", "should_decline")  # they ship: nothing is fetched for them
 PUBLIC = ("xstest_safe_pairs", "xstest_unsafe_pairs")  # what to offer besides: open, and in papers
-# They need no engine (docs/judges); the gold has labels of people.
+# They need no engine (docs/reference/judges.md); the gold has labels of people.
 JUDGES = {"keyword": "lists of phrases", "words-english": "fitted to labelled answers: a second opinion"}
 GOLD = ("pyrit-refusal",)
 SAMPLES = 5
