@@ -23,7 +23,8 @@ def text_of(page: Path) -> str:
 def anchors_of(page: Path) -> frozenset[str]:
     """Return what links may lead to within a page, as hosts name its headings."""
     titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text_of(page), re.M)]
-    return frozenset(re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-") for title in titles)
+    named = re.findall(r'<a id="([^"]+)">', text_of(page))
+    return frozenset([*named, *(re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-") for title in titles)])
 
 
 def links_of(page: Path) -> list[str]:
