@@ -3,14 +3,20 @@
 - Pages that stand elsewhere in the repository, such as config/README.md, become pages of the site; other files that a
   page links to are copied as text, so that the site is whole without a network.
 - Links are rewritten from the repository's paths to the site's. One that leads nowhere is left, and mkdocs reports it.
+- Charts of mermaid become pictures: its program would be fetched from a network.
 - Python-Markdown wants an empty line before a list and four spaces in front of what belongs to an item; CommonMark,
   which GitHub renders, does not.
 """
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads this file alone
+
+from flow_picture import flow_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
@@ -50,7 +56,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return a page as the site needs it."""
-    return spaced_lists(relinked(markdown, page.file.src_uri))
+    drawn = re.sub(r"```mermaid\n(.*?)```", lambda match: flow_picture(match[1]), markdown, flags=re.DOTALL)
+    return spaced_lists(relinked(drawn, page.file.src_uri))
 
 
 # ---------------------------------------------------------------- links
