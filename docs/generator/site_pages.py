@@ -132,7 +132,7 @@ def _files_under(folder: str) -> list[str]:
 
 def spaced_lists(markdown: str) -> str:
     """Return Markdown with an empty line before each list and four spaces for each level of one."""
-    lines, starts, fenced, before = list[str](), list[int](), False, ""
+    lines, starts, fenced, before, paragraphs = list[str](), list[int](), False, "", False
     for line in markdown.splitlines():
         indent = len(line) - len(line.lstrip(" "))
         text_above = bool(before.strip()) and not _within_list(before, starts)
@@ -142,13 +142,14 @@ def spaced_lists(markdown: str) -> str:
                 starts.pop()
         depth = len(starts)
         inside = starts[-1] if starts else 0
-        if item and text_above:
+        if item and before.strip() and (text_above or paragraphs):
             lines.append("")
         lines.append(" " * (4 * depth + max(0, indent - inside)) + line.lstrip(" ") if line.strip() else "")
         if item:
             starts.append(item.end())
         if FENCE.match(line):
             fenced = not fenced
+        paragraphs = not item and (paragraphs or not line.strip())  # whether the item above has several
         before = line
     return "\n".join(lines) + "\n"
 

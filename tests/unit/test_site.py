@@ -39,6 +39,10 @@ def test_lists_are_as_python_markdown_wants_them() -> None:
     assert spaced_lists(text) == "Text:\n\n- one\n    more\n\n        code\n    - inner\n- two\n\nText\n"
 
 
+def test_an_item_below_an_item_of_two_paragraphs_is_an_item() -> None:
+    assert spaced_lists("- one\n\n  more\n- two\n") == "- one\n\n    more\n\n- two\n"
+
+
 def test_what_is_fenced_or_no_list_is_left() -> None:
     text = "It was\n1986. Then\n\n```yaml\na:\n- b\n```\n"
     assert spaced_lists(text) == text
