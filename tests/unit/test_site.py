@@ -36,7 +36,7 @@ def test_a_link_to_a_folder_becomes_its_text() -> None:
 
 def test_lists_are_as_python_markdown_wants_them() -> None:
     text = "Text:\n- one\n  more\n\n      code\n  - inner\n- two\n\nText\n"
-    assert spaced_lists(text) == "Text:\n\n- one\n    more\n\n        code\n    - inner\n- two\n\nText\n"
+    assert spaced_lists(text) == "Text:\n\n- one\n    more\n\n        code\n\n    - inner\n- two\n\nText\n"
 
 
 def test_an_item_below_an_item_of_two_paragraphs_is_an_item() -> None:
