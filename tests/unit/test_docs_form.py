@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 120
 OTHER_RULES = {"README.md"}  # test_readme.py has them
 RUBRICS = re.compile(r"config/rubrics/")  # what a judge reads
+EVIDENCE = ("coverage", "comparisons", "corrected_rates")
 FENCED = re.compile(r"^ *(```|~~~)")
 
 
@@ -67,3 +68,12 @@ STRANGE = (
 def test_no_page_has_a_strange_idiom(page: str) -> None:
     text = " ".join((ROOT / page).read_text(encoding="utf-8").lower().split())
     assert [idiom for idiom in STRANGE if re.search(rf"\b{idiom}\b", text)] == []
+
+
+def test_reviewers_read_numbers_of_the_evidence() -> None:
+    folder = ROOT / "docs" / "evidence"
+    table = (folder / "for_reviewers.md").read_text(encoding="utf-8").split("## What was simulated", 1)[1]
+    worst = set(re.findall(r"\b\d+\.\d\b(?= %)", table.split("Not simulated:", 1)[0]))
+    pages = "\n".join((folder / f"{name}.md").read_text(encoding="utf-8") for name in EVIDENCE)
+    assert len(worst) > 10
+    assert {number for number in worst if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", pages)} == set()
