@@ -65,7 +65,7 @@ def generated(root: Path) -> dict[Path, str]:
         reference / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
         **{reference / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
-    return {path: wrapped(text) if path.suffix == ".md" else text for path, text in files.items()}
+    return {path: wrapped(text) if path.parent == reference else text for path, text in files.items()}
 
 
 def _json(value: Any) -> str:
