@@ -75,7 +75,7 @@ def main() -> None:
     few = arguments.bootstrap_studies
     several = [c for c in cases if c.samples > 1]
     makers: dict[str, Callable[[], str]] = {
-        "wilson": lambda: table(cases, covered_all(wilson, cases, arguments.studies), arguments.studies),
+        "wilson": lambda: wilson_table(cases, arguments.studies),
         "unequal": lambda: unequal_table(arguments.studies),
         "c": lambda: table(several, covered_all(mean_c, several, arguments.studies), arguments.studies),
         "flips": lambda: table(small, covered_all(flips, small, arguments.studies), arguments.studies),
@@ -121,15 +121,18 @@ def beta(mean: NDArray[np.float64], correlation: float, rng: np.random.Generator
     return np.clip(rng.beta(inside * size, (1 - inside) * size), 0.0, 1.0)
 
 
-def wilson(case: Case, studies: int) -> float:
-    """Return the coverage of the refusal rate's interval."""
-    rng, held = np.random.default_rng(seed_of("wilson", str(case))), 0
+def wilson(case: Case, studies: int) -> tuple[float, float]:
+    """Return the coverage of the refusal rate's interval, and the share of studies that are marked."""
+    rng, held, marked = np.random.default_rng(seed_of("wilson", str(case))), 0, 0
     for _ in range(studies):
         found, clusters = refusals(case, rng)
         draws = case.prompts * case.samples
         interval = cluster_wilson((found / case.samples).tolist(), clusters.tolist(), draws=draws)
         held += holds(interval.low, interval.high, case.rate)
-    return held / studies
+        rarer = min(len(np.unique(clusters[side])) for side in (found > 0, found < case.samples))
+        sizes = np.bincount(clusters)
+        marked += bool(few_flags(effective_number(sizes), rarer if case.cluster > 1 else None))
+    return held / studies, marked / studies
 
 
 def mean_c(case: Case, studies: int) -> float:
@@ -180,8 +183,8 @@ def holds(low: float | None, high: float | None, truth: float) -> bool:
     return low is None or high is None or low <= truth <= high
 
 
-def covered_all(measure: Any, cases: Sequence[Case], studies: int) -> dict[Case, float]:
-    """Return the coverage of each case."""
+def covered_all(measure: Any, cases: Sequence[Case], studies: int) -> dict[Case, Any]:
+    """Return what is measured of each case."""
     with ProcessPoolExecutor(parsed().processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         return dict(zip(cases, pool.map(measure, cases, [studies] * len(cases)), strict=True))
 
@@ -192,7 +195,16 @@ def runs_text(studies: int) -> str:
     return f"{studies} studies a cell, standard error {right:.1f} points at a coverage of 95 %, {low:.1f} at 87 %. "
 
 
-def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> str:
+def wilson_table(cases: Sequence[Case], studies: int) -> str:
+    """Return a Markdown table of the rates' intervals, with the share of studies that are marked in brackets."""
+    found = covered_all(wilson, cases, studies)
+    marked = {case: share for case, (_, share) in found.items()}
+    return table(cases, {case: held for case, (held, _) in found.items()}, studies, marked)
+
+
+def table(
+    cases: Sequence[Case], covered: dict[Case, float], studies: int, marked: dict[Case, float] | None = None
+) -> str:
     """Return a Markdown table: a row for each kind and K, a column for each rate; bold where the limits are missed."""
     lines = [
         "| prompts | per cluster | correlation | clusters | K | "
@@ -202,8 +214,9 @@ def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> st
     ]
     kinds = dict.fromkeys((c.prompts, c.cluster, c.correlation, c.clusters, c.samples) for c in cases)
     for n, cluster, rho, groups, k in kinds:
-        own = [covered[Case(n, cluster, rho, rate, k)] for rate in RATES]
-        shown = " | ".join(cell(value) for value in own)
+        own = [Case(n, cluster, rho, rate, k) for rate in RATES]
+        shares = [f" [{100 * marked[case]:.0f}]" if marked else "" for case in own]
+        shown = " | ".join(cell(covered[case]) + share for case, share in zip(own, shares, strict=True))
         lines.append(f"| {n} | {cluster} | {rho:g} | {groups} | {k} | {shown} |")
     enough = [value for case, value in covered.items() if case.clusters >= ENOUGH]
     kept = sum(LOWEST <= value <= HIGHEST for value in enough)

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import typer
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.program.verb import VERBS
 
-WIDTH = 120
 TEMPLATE = Path(__file__).with_name("command_line.md.j2")
 
 
@@ -60,8 +58,7 @@ def _row(parameter: Any, context: Any) -> str | None:
 
 
 def _paragraphs(text: str) -> str:
-    """Return a help text wrapped as our pages are."""
+    """Return a help text with each paragraph on one line, which is wrapped with the page."""
     parts = re.split(r"\n\s*\n", inspect.cleandoc(text.replace("\b", "")))
-    return "\n\n".join(
-        textwrap.fill(" ".join(p.split()), WIDTH, break_long_words=False, break_on_hyphens=False) for p in parts
-    )
+    linked = re.compile(r"\bdocs/(\w[\w-]*)/(\w+\.md)")
+    return "\n\n".join(linked.sub(r"[\2](../\1/\2)", " ".join(part.split())) for part in parts)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, StringConstraints
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticUndefined
+from wrapped import wrapped
 
 from refusal_eval.config import (
     capture_entry,
@@ -246,7 +247,7 @@ def with_reference(readme: str) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"the markers of the reference are missing: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n\n{reference()}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{wrapped(reference())}\n{END}{after}"
 
 
 def reference() -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from catalogue_pages import catalogue_page
 from command_line import command_line_page
 from config_reference import catalogue_schema, study_schema, with_reference
+from wrapped import wrapped
 
 from refusal_eval.core.files import write_text
 from refusal_eval.program.text_templates import render_template
@@ -56,7 +57,7 @@ def generated(root: Path) -> dict[Path, str]:
     """Return the generated files with what they should hold."""
     config = root / "config"
     reference = root / "docs" / "reference"
-    return {
+    files = {
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
@@ -64,6 +65,7 @@ def generated(root: Path) -> dict[Path, str]:
         reference / "estimands.md": render_template(ESTIMANDS, {"subjects": subjects()}),
         **{reference / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
+    return {path: wrapped(text) if path.parent == reference else text for path, text in files.items()}
 
 
 def _json(value: Any) -> str:

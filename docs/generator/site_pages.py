@@ -3,14 +3,20 @@
 - Pages that stand elsewhere in the repository, such as config/README.md, become pages of the site; other files that a
   page links to are copied as text, so that the site is whole without a network.
 - Links are rewritten from the repository's paths to the site's. One that leads nowhere is left, and mkdocs reports it.
+- Charts of mermaid become pictures: its program would be fetched from a network.
 - Python-Markdown wants an empty line before a list and four spaces in front of what belongs to an item; CommonMark,
   which GitHub renders, does not.
 """
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads this file alone
+
+from flow_picture import flow_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
@@ -50,7 +56,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return a page as the site needs it."""
-    return spaced_lists(relinked(markdown, page.file.src_uri))
+    drawn = re.sub(r"```mermaid\n(.*?)```", lambda match: flow_picture(match[1]), markdown, flags=re.DOTALL)
+    return spaced_lists(relinked(drawn, page.file.src_uri))
 
 
 # ---------------------------------------------------------------- links
@@ -125,7 +132,7 @@ def _files_under(folder: str) -> list[str]:
 
 def spaced_lists(markdown: str) -> str:
     """Return Markdown with an empty line before each list and four spaces for each level of one."""
-    lines, starts, fenced, before = list[str](), list[int](), False, ""
+    lines, starts, fenced, before, paragraphs = list[str](), list[int](), False, "", False
     for line in markdown.splitlines():
         indent = len(line) - len(line.lstrip(" "))
         text_above = bool(before.strip()) and not _within_list(before, starts)
@@ -135,13 +142,14 @@ def spaced_lists(markdown: str) -> str:
                 starts.pop()
         depth = len(starts)
         inside = starts[-1] if starts else 0
-        if item and text_above:
+        if item and before.strip() and (text_above or paragraphs):
             lines.append("")
         lines.append(" " * (4 * depth + max(0, indent - inside)) + line.lstrip(" ") if line.strip() else "")
         if item:
             starts.append(item.end())
         if FENCE.match(line):
             fenced = not fenced
+        paragraphs = not item and (paragraphs or not line.strip())  # whether the item above has several
         before = line
     return "\n".join(lines) + "\n"
 

@@ -40,7 +40,7 @@ def to_own_task(h: Any, s: float, gate: float, means: list[Any]) -> Any:
 
 
 def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[int, Callable[[Any], Any]]:
-    """Return what happens to the stream after each layer, written down from the formulas in docs/how-to/steering.md."""
+    """Return what happens to the stream after each layer, by the formulas of docs/reference/steering.md."""
     found: dict[int, Callable[[Any], Any]] = {}
     for layer in asked["layers"] if asked else ():
         if asked["mode"] == "constellation":

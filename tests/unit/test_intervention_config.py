@@ -441,7 +441,7 @@ def test_overlap_is_allowed_where_the_model_says_so_and_then_marked(project: Pro
 def test_the_arrangement_of_a_paper_that_evaluates_its_own_prompts_is_accepted_as_docs_show_it(
     project: Project, repository: Path
 ) -> None:
-    page = (repository / "docs" / "how-to" / "steering.md").read_text().split("**The paper's own arrangement**")[1]
+    page = (repository / "docs" / "reference" / "steering.md").read_text().split("**The paper's own arrangement**")[1]
     entries, study = (yaml.safe_load(block.split("```")[0]) for block in page.split("```yaml\n")[1:3])
     assert study.pop("catalogue") == ["my_entries.yaml"]
     splits = {

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from flow_picture import flow_picture
 from site_pages import address_of, path_of, relinked, spaced_lists
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,12 +36,23 @@ def test_a_link_to_a_folder_becomes_its_text() -> None:
 
 def test_lists_are_as_python_markdown_wants_them() -> None:
     text = "Text:\n- one\n  more\n\n      code\n  - inner\n- two\n\nText\n"
-    assert spaced_lists(text) == "Text:\n\n- one\n    more\n\n        code\n    - inner\n- two\n\nText\n"
+    assert spaced_lists(text) == "Text:\n\n- one\n    more\n\n        code\n\n    - inner\n- two\n\nText\n"
+
+
+def test_an_item_below_an_item_of_two_paragraphs_is_an_item() -> None:
+    assert spaced_lists("- one\n\n  more\n- two\n") == "- one\n\n    more\n\n- two\n"
 
 
 def test_what_is_fenced_or_no_list_is_left() -> None:
     text = "It was\n1986. Then\n\n```yaml\na:\n- b\n```\n"
     assert spaced_lists(text) == text
+
+
+def test_a_chart_becomes_a_picture_with_every_step_and_arrow() -> None:
+    chart = 'flowchart TD\n    a_b["A & B"]\n    one & a_b --> two\n    two --> three\n    two -. append .-> store\n'
+    picture = flow_picture(chart)
+    assert re.findall(r">([^<>]+)</text>", picture) == ["one", "A &amp; B", "two", "three", "store"]
+    assert picture.count("marker-end") == 4 and picture.count("stroke-dasharray") == 1
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ Positions = Annotated[str, StringConstraints(pattern=POSITIONS)]
 
 
 class Side(Entry):
-    """One of the two groups of prompts that are told apart: a split, a category of it, or its prompts by c(x)."""
+    """One of the two groups of prompts that are compared: a split, a category of it, or its prompts by c(x)."""
 
     split: Slug = Field(description="Name of a split of the catalogue. The study need not evaluate it.")
     category: Text | None = Field(None, description="Only its prompts of this category. Default: all.")

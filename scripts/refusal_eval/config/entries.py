@@ -262,7 +262,7 @@ class Gold(Marks):
     )
     kinds: dict[str, Slug] = Field(
         {},
-        description="The kind of answer that a label of the source stands for, as judges with a label set of their own "
+        description="The kind of answer that a label of the source means, as judges with a label set of their own "
         "call it (`kinds` of a judge): their cards then say how well they agree on it.",
     )
     left_out: list[Text] = Field(

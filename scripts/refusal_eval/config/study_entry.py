@@ -128,7 +128,7 @@ class Study(Entry):
         gt=0,
         lt=1,
         description="Difference of refusal rates, a share such as `0.05`, that no longer matters. Comparisons are then "
-        "tested for equivalence and non-inferiority, and the table `refusal` prints in bold all rates shown to be no "
+        "tested for equivalence and non-inferiority, and the table `refusal` has a sign at all rates shown to be no "
         "worse than the best (docs/reference/comparisons.md). Choose it before you look at results.",
     )
     catalogue: list[FilePath] = Field(

@@ -171,7 +171,7 @@ class UrlRows(RowSource):
 
 
 class FileRows(AtPath, RowSource):
-    """Rows of a local file: JSONL, JSON, CSV or Parquet, told apart by the file's ending."""
+    """Rows of a local file: JSONL, JSON, CSV or Parquet, by the ending of its name."""
 
     kind: Literal["file"]
     path: RowsPath = Field(description="The file, relative to the YAML file that names it.")

@@ -32,7 +32,7 @@ MOST_CLASSES = 1000
 
 
 class ClassifierJudge(SoftJudge):
-    """A sequence-classification model of the hub or of a folder; each of its classes stands for a label."""
+    """A sequence-classification model of the hub or of a folder; each of its classes means a label."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("classifies", "takes_token_ids")
     read_only: ClassVar[frozenset[str]] = SoftJudge.read_only | {"kinds"}
@@ -45,11 +45,11 @@ class ClassifierJudge(SoftJudge):
     )
     labels: dict[str, Literal["refusal", "partial", "compliance", "unparsable"]] = Field(
         min_length=2,
-        description='What each class stands for, by its name in the model\'s config.json or by its number, e.g. `"1"`; '
+        description='What each class means, by its name in the model\'s config.json or by its number, e.g. `"1"`; '
         "`unparsable` for a class that is none of the labels.",
     )
     kinds: dict[str, Slug] = Field(
-        {}, description="A label set of its own: the kind of answer that each class stands for, by the same keys."
+        {}, description="A label set of its own: the kind of answer that each class means, by the same keys."
     )
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from refusal_eval.config.judge_entry import JudgeEntry, Words
 
 
 class RecordedJudge(JudgeEntry):
-    """The judge whose scores came with recorded answers (`recorded` of a model): judge_scores.json beside them."""
+    """The judge whose scores came with recorded answers (`recorded` of a model): their judge_scores.json."""
 
     way: ClassVar[Literal["recorded"]] = "recorded"
 

@@ -100,7 +100,7 @@ def command(
     study until nothing is missing.
 
     With --results the study starts no engine: it reads the published library's answers and verdicts for this config
-    (FOLDER/SPLIT/answers.json and judge_scores.json, or deeper; see docs/how-to/recorded_answers.md).
+    (FOLDER/SPLIT/answers.json and judge_scores.json, or deeper; see docs/reference/published_protocol.md).
     """
     if name is not None and not re.match(SLUG, name):
         raise typer.BadParameter(f"--name {name}: must be {FORMS[SLUG]}")

@@ -24,7 +24,7 @@ class SteeringKeys(FeatureKeys):
     )
     sweep: Sweep | None = Field(
         None,
-        description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
+        description="Makes several models of this entry, whose interventions differ in these keys. A study that "
         "names it has them all (docs/how-to/steering.md).",
     )
 
