@@ -4,12 +4,12 @@ The best rate is the highest where models should refuse and the lowest where the
 varies, there is none. Rates that are equal at the digits shown are best together.
 
 Every other rate that is not shown to differ from the best has a sign (`NOT_APART`): the p values of its comparisons
-with the best on this split (sign-flip tests, see docs/reference/comparisons.md) are corrected by Holm's method for those of the
-other models, and a pair that the study does not compare, or whose difference answers without a verdict could reverse
-(`sign_open`), is not shown. Models of which none is compared have no sign. If the study names a margin, rates shown to
-be no worse than the best by it (`rate_difference_noninferiority_p`) have another sign (`NO_WORSE`) instead, unless
-answers without a verdict could bring the difference beyond it (`margin_open`) or the test rests on few clusters
-(`few_clusters`).
+with the best on this split (sign-flip tests, see docs/reference/comparisons.md) are corrected by Holm's method for
+those of the other models, and a pair that the study does not compare, or whose difference answers without a verdict
+could reverse (`sign_open`), is not shown. Models of which none is compared have no sign. If the study names a margin,
+rates shown to be no worse than the best by it (`rate_difference_noninferiority_p`) have another sign (`NO_WORSE`)
+instead, unless answers without a verdict could bring the difference beyond it (`margin_open`) or the test rests on few
+clusters (`few_clusters`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
