@@ -45,7 +45,7 @@ def test_the_main_table_that_is_explained_is_the_demos() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| SmolLM2")]
     with open(ROOT / "docs" / "demo_refusal.csv", encoding="utf-8", newline="") as handle:
         cells = {(row["model"], row["split"]): row for row in csv.DictReader(handle) if row["judge"] == "keyword"}
-    splits = ("alarming_but_safe", "sensitive", "should_decline")
+    splits = ("should_decline", "sensitive", "alarming_but_safe")
     for shown, model in zip(rows, ("smollm2-plain", "smollm2-declining"), strict=True):
         found = [cells[model, split] for split in splits]
         numbers = [tuple(percent(float(row[key])) for key in ("rate", "low", "high")) for row in found]

@@ -16,6 +16,7 @@ from forked_snakemake import run_snakemake
 
 from refusal_eval.config.load_study import load_study
 from refusal_eval.program.verb import VERBS
+from refusal_eval.report.paper.display import MINUS, interval, p_text, percent, points, points_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,9 +31,12 @@ MAX_PICTURE_BYTES = 200_000
 ARXIV = "https://arxiv.org/abs/"
 
 
-def blocks(language: str) -> list[str]:
+WHOLE_STUDY = (ROOT / "docs" / "how-to" / "whole_study.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, text: str = README) -> list[str]:
     """Return the fenced blocks of a language, those within lists too."""
-    return re.findall(rf"^ *```{language}\n(.*?)^ *```", README, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
 
 
 def section(title: str) -> str:
@@ -41,11 +45,12 @@ def section(title: str) -> str:
 
 
 def inline_code() -> list[str]:
-    return re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", README, flags=re.DOTALL | re.MULTILINE))
+    text = README + WHOLE_STUDY
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE))
 
 
 def command_lines(program: str) -> list[list[str]]:
-    """Return the README's command lines of a program, each once, without the program's name and without comments."""
+    """Return the command lines of a program, each once, without the program's name and without comments."""
     lines = [line for block in blocks("sh") for line in block.splitlines()] + inline_code()
     words = [shlex.split(line, comments=True) for line in lines if line.strip().startswith(f"{program} ")]
     return [list(command) for command in dict.fromkeys(tuple(w[1:]) for w in words)]
@@ -114,7 +119,7 @@ def test_the_demos_command_line_plans_the_demo(tmp_path: Path) -> None:
     jobs = dict(re.findall(r"^(\w+) +(\d+)$", planned, re.MULTILINE))
     assert {rule: jobs[rule] for rule in ("generate", "table", "figure", "manifest")} == {
         "generate": "1",
-        "table": "11",
+        "table": "13",
         "figure": "6",
         "manifest": "1",
     }
@@ -126,13 +131,13 @@ def test_the_demos_command_line_plans_the_demo(tmp_path: Path) -> None:
 
 
 def example_study(folder: Path) -> dict[str, Any]:
-    """Write the README's YAML blocks and the files that they name into a folder; return the study as it is written."""
+    """Write the YAML blocks of a whole study and the files that they name into a folder; return the study."""
     shutil.copytree(ROOT / "config", folder / "config")
-    for block in blocks("yaml"):
+    for block in blocks("yaml", WHOLE_STUDY):
         named = re.match(r"# (\w+\.yaml)\n", block)
         assert named, "a YAML block begins with the name of its file"
         (folder / named[1]).write_text(block, encoding="utf-8")
-    rows = re.findall(r'lines like (\{"question".*?\})', README)
+    rows = re.findall(r'lines like (\{"question".*?\})', WHOLE_STUDY)
     assert len(rows) == 1
     (folder / "my_prompts.jsonl").write_text(json.dumps(json.loads(rows[0])) + "\n", encoding="utf-8")
     (folder / "my_talks.csv").write_text("scene,first_question,second_question\nA scene.,One?,Two?\n", encoding="utf-8")
@@ -213,6 +218,22 @@ def test_the_caption_says_what_the_figure_shows(demo: dict[str, Any]) -> None:
     assert f"misses {missed[0]:.0f} to {missed[-1]:.0f} % of" in caption
 
 
+def test_the_table_is_the_demos(demo: dict[str, Any]) -> None:
+    cell = {(row["model"], row["split"]): row for row in demo_rates()}
+    with open(ROOT / "docs" / "demo_comparisons.csv", encoding="utf-8", newline="") as handle:
+        pair = {row["split"]: row for row in csv.DictReader(handle) if row["held"] == "keyword"}
+    labels = {entry["label"]: split for split, entry in demo["split_entries"].items()}
+    rows = [line.strip("| ").split(" | ") for line in section("Your model in three lines").splitlines() if "[" in line]
+    shown = {labels[row[0]]: row[2:] for row in rows if row[0] in labels}
+    assert set(shown) == set(demo["splits"])
+    for split, row in shown.items():
+        rates = [[float(cell[model, split][key]) for key in ("rate", "low", "high")] for model in demo["models"]]
+        difference = [float(pair[split][key]) for key in ("difference", "low", "high")]
+        assert row[:2] == [f"{percent(rate)} {interval(low, high)}" for rate, low, high in rates]
+        assert row[2] == f"{points(difference[0])} {points_interval(*difference[1:])}"
+        assert row[3].replace(" ", "") == p_text(float(pair[split]["p_holm"])).replace("0.", ".")
+
+
 def test_the_demo_says_that_its_second_model_was_ordered_to_refuse_everything(demo: dict[str, Any]) -> None:
     ordered = demo["model_entries"]["smollm2-declining"]
     assert "answer every question with the exact words" in ordered["system_prompt"]
@@ -246,8 +267,8 @@ def test_it_leads_to_the_first_pages() -> None:
 
 def test_it_fits_four_screens() -> None:
     lines = README.splitlines()
-    assert len(lines) <= 225
-    assert all(len(line) <= 120 for line in lines if not line.startswith("<img"))
+    assert len(lines) <= 160
+    assert all(len(line) <= 120 for line in lines if not line.startswith(("<img", "|")))
 
 
 def test_sizes_are_those_of_the_locks() -> None:
@@ -268,7 +289,7 @@ def test_readme_names_no_host_and_no_machine() -> None:
     for url in re.findall(r"https?://[^\s)]+", README):
         assert url.startswith(ARXIV), url
     assert not re.findall(r"(?<![\w.~-])/(?:work|root|home|tmp|opt|usr)\b", README)
-    assert all(ord(letter) < 0x2190 for letter in README), "no pictograms"
+    assert all(ord(letter) < 0x2190 or letter == MINUS for letter in README), "no pictograms"
 
 
 def test_results_readme_lists_every_folder_of_a_study() -> None:
