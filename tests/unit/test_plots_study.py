@@ -75,6 +75,14 @@ def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them() ->
     assert not unasked("refusal_kinds") and not unasked("refusal_kinds", judges={"words": published})
 
 
+def test_categories_of_a_small_split_are_not_drawn_unasked() -> None:
+    small, large = (SORTED.model_copy(update={"expected_rows": rows}) for rows in (49, 50))
+    filtered = large.model_copy(update={"expected_kept": 49})
+    (found,) = unasked("categories", splits={"a": small, "b": large, "c": filtered, "d": SORTED})
+    assert found.splits == ["b", "d"]
+    assert not unasked("categories", splits={"a": small})
+
+
 def test_categories_of_many_models_have_a_figure_for_each_split() -> None:
     for models, names in ((MOST_CURVES, ["categories"]), (MOST_CURVES + 1, ["categories_a", "categories_b"])):
         named = [f"m{i}" for i in range(models)]

@@ -120,7 +120,7 @@ def test_the_demos_command_line_plans_the_demo(tmp_path: Path) -> None:
     assert {rule: jobs[rule] for rule in ("generate", "table", "figure", "manifest")} == {
         "generate": "1",
         "table": "13",
-        "figure": "6",
+        "figure": "5",
         "manifest": "1",
     }
     assert "judge" not in jobs, "both judges read answers without an engine"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
 from pydantic import Field
 
+from refusal_eval.config.datasets import Split
 from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, Ordered
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug, Whole
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 ESTIMAND = "refusal_rate"
 _MOST_BY_DEFAULT = 6  # splits with categories that are drawn unasked
+_SMALL_SPLIT = 50  # rows; of a smaller split hardly any category has `fewest` prompts
 _TOGETHER, _APART = 3, 8  # models that share a panel, and that have a panel each; more are rows
 _LINE, _MARK = 11.0, 5.0  # points for a line, and for each further mark in it
 _NARROWEST = 70.0  # points of a panel
@@ -74,7 +77,7 @@ class CategoriesFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        found = _category_splits(study)
+        found = [name for name in _category_splits(study) if _rows(study.splits[name]) >= _SMALL_SPLIT]
         if not found or len(found) > _MOST_BY_DEFAULT:
             return []
         if len(study.models) > MOST_CURVES and len(found) > 1:
@@ -242,6 +245,11 @@ def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) ->
 def _category_splits(study: StudyView) -> list[str]:
     """Return the splits with a category column."""
     return [name for name, split in study.splits.items() if split.columns.category]
+
+
+def _rows(split: Split) -> float:
+    """Return how many rows a split has, as its entry says; infinity where it does not say."""
+    return split.expected_kept or split.expected_rows or math.inf
 
 
 def _whole(score: Score) -> dict[str, Any]:
