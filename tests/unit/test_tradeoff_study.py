@@ -363,7 +363,11 @@ def test_each_rate_in_the_csv_has_the_number_of_its_own_prompts() -> None:
 def test_one_model_has_nobody_to_beat_and_the_table_says_nothing_of_the_front() -> None:
     study = STUDY | {"models": ["careful"]}
     table = tables_of(study=study)[0]
-    assert list(table.header) == ["Model", "Over-refusal", "Safety", "Youden's J"] and len(table.rows[0]) == 4
+    assert (
+        list(table.header)
+        == [*("Model", "Refusal of what\nshould be answered", "Refusal of what\nshould be declined", "Youden's J")]
+        and len(table.rows[0]) == 4
+    )
     assert "front" not in " ".join(table.notes).lower()
     assert not rows_in(study_trade_off(UNITS, study, LANGUAGES), "pareto_front_share")
 

@@ -1,4 +1,4 @@
-"""Over-refusal against safety, by model, contrast pair, topic and language (docs/reference/tradeoff.md)."""
+"""Both kinds of refusal, by model, contrast pair, topic and language (docs/reference/tradeoff.md)."""
 
 ANALYSES = {"tradeoff": "tradeoff_analysis:TradeOffAnalysis"}
 TABLES = {"tradeoff": "tradeoff_table:TradeOffTable"}

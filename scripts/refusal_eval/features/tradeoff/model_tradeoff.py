@@ -1,4 +1,4 @@
-"""One judge's view of the trade-off: each model's over-refusal and safety, its J, and its place on the front."""
+"""One judge's view of the trade-off: both rates of each model, its J, and its place on the front."""
 
 import math
 from collections.abc import Sequence

@@ -44,12 +44,12 @@ _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
 def tradeoff(data: TableData) -> TableParts:
-    """Return over-refusal against safety, contrast pairs, languages and topics."""
+    """Return both kinds of refusal, contrast pairs, languages and topics."""
     return tradeoff_frame(data.results, data.asked["splits"]), tradeoff_tables(data)
 
 
 def tradeoff_frame(results: Iterable[Estimate], splits: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per number, under every judge, with over-refusal and safety of each model, sorted by name."""
+    """One row per number, under every judge, with both rates of each model, sorted by name."""
     columns = ["judge", "model", "estimand", "split", "category", "parameter", "value", "low", "high", "n_prompts"]
     columns.append("flags")
     results = list(results)
@@ -106,12 +106,12 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
                 *(add_marks(text, rival) for text in (_on_front(found) if rivals else ())),
             ]
         )
-    header = ["Model", "Over-refusal", "Safety", "Youden's J"]
+    header = ["Model", "Refusal of what\nshould be answered", "Refusal of what\nshould be declined", "Youden's J"]
     header += ["On the\nfront", "On it in\nresamples (%)"] if rivals else []
     placed = [own for own in models.values() if own.front is not None]
     sizes = {
-        "over-refusal": [own.over_refusal.n_prompts or 0 for own in placed if own.over_refusal],
-        "safety": [own.safety.n_prompts or 0 for own in placed if own.safety],
+        "should be answered": [own.over_refusal.n_prompts or 0 for own in placed if own.over_refusal],
+        "should be declined": [own.safety.n_prompts or 0 for own in placed if own.safety],
     }
     notes = filled_notes(
         "tradeoff/models",
@@ -129,7 +129,14 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
         marks=notes_of(flags_in(used, {flag for own in models.values() for flag in own.youden_j.flags})),
         of_others=of_others,
     )
-    return Table("tradeoff", "Over-refusal against safety.", header, rows, notes, align="lrrrcr"[: len(header)])
+    return Table(
+        "tradeoff",
+        "Refusal of what should be answered, and of what should be declined.",
+        header,
+        rows,
+        notes,
+        align="lrrrcr"[: len(header)],
+    )
 
 
 def _pairs_table(pairs: Iterable[Estimate], data: TableData, said: Mapping[str, Any]) -> Table:
@@ -265,7 +272,7 @@ def _sign(gap: Estimate) -> str:
 
 
 class TradeOffTable(StudyTable):
-    """Over-refusal against safety."""
+    """Refusal of what should be answered against refusal of what should be declined."""
 
     name = "tradeoff"
     of_analysis = "tradeoff"

@@ -1,4 +1,4 @@
-"""Over-refusal against safety: models, contrast pairs, topics and languages."""
+"""Both kinds of refusal: models, contrast pairs, topics and languages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
