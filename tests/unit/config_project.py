@@ -142,6 +142,7 @@ WHOLE_STUDY = {
     "comparisons": [{"label": "All", "pairs": "all", "scope": "splits"}],
     "corrected": {"labels": "labels.jsonl"},
     "prompts_per_split": {"size": 7},
+    "paper": {"width": "14cm"},
 }
 
 # What is made of activations, of the model `plain` and under the judge `words`.

@@ -1,7 +1,7 @@
 """What a printed table leaves out, how its columns are broken into blocks, and its headings."""
 
 from refusal_eval.report.paper.finished_table import finished
-from refusal_eval.report.paper.latex_table import Page, block_sizes, latex
+from refusal_eval.report.paper.latex_table import LatexPage, block_sizes, latex
 from refusal_eval.report.paper.markup import Table, keep_columns, markdown
 
 CUT = "‡ more than 20 % of the answers are cut off."
@@ -105,7 +105,7 @@ def test_a_long_narrow_table_is_set_in_two_halves_that_part_at_a_heading() -> No
 def test_a_table_spans_both_columns_of_a_page_that_has_two_where_it_is_wider_than_one() -> None:
     wide = rates([["90.0 [80.0\u201395.0]"] * 5])
     narrow = rates([["90.0"]])
-    two = Page(line=480.0, columns=2, column=230.0)
+    two = LatexPage(line=480.0, columns=2, column=230.0)
     assert "\\begin{table*}" in latex(wide, two) and "\\begin{table}" in latex(narrow, two)
-    assert "\\begin{table}" in latex(wide, Page(line=340.0, columns=1))
-    assert latex(wide, Page(line=340.0, columns=1)).count("\\toprule") == 2 > latex(wide, two).count("\\toprule")
+    assert "\\begin{table}" in latex(wide, LatexPage(line=340.0, columns=1))
+    assert latex(wide, LatexPage(line=340.0, columns=1)).count("\\toprule") == 2 > latex(wide, two).count("\\toprule")

@@ -278,7 +278,8 @@ def test_languages_of_splits_with_different_readings_are_in_the_headline_reading
 def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made() -> None:
     models, pairs, languages, topics = tables_of()
     reported = {table.name: " ".join(table.notes) for table in (models, pairs, languages, topics)}
-    assert "Prompts with a rate: over-refusal 12, safety 12. Near-duplicate prompts count once." in reported["tradeoff"]
+    sizes = "should be answered 12, should be declined 12"
+    assert f"Prompts with a rate: {sizes}. Near-duplicate prompts count once." in reported["tradeoff"]
     assert "broad on safe; strict on unsafe" in reported["tradeoff-pairs"] and "Pairs" in pairs.header
     assert "broad on touchy" in reported["tradeoff-languages"] and "(broad)" in reported["tradeoff-topics-touchy"]
     assert [row[3] for row in languages.rows] == ["10 and 10"] * 2
@@ -293,7 +294,7 @@ def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made() -> No
 def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> None:
     units = UNITS | {("j", "eager", "safe"): units_of([0] * 12, clusters=PAIRS, unjudged=[2] + [0] * 11)}
     notes = " ".join(tables_of(units)[0].notes)
-    assert "over-refusal 11 to 12, safety 12." in notes
+    assert "should be answered 11 to 12, should be declined 12." in notes
 
 
 def test_the_table_says_that_splits_are_in_several_languages() -> None:
@@ -316,7 +317,9 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(10)}}
     talks = [score(m, s, turns=36) for _, m, s in UNITS]
     tables = {t.name: t for t in tables_of(units, spoken=spoken, scores=talks)}
-    assert "Prompts with a rate (scored turns in dialogues): over-refusal 30" in " ".join(tables["tradeoff"].notes)
+    assert "Prompts with a rate (scored turns in dialogues): should be answered 30" in " ".join(
+        tables["tradeoff"].notes
+    )
     for name in ("tradeoff-languages", "tradeoff-topics-touchy"):
         assert (
             "15" in " ".join(tables[name].rows[0])

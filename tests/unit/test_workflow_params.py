@@ -221,10 +221,13 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
         assert settings_of(Study(edit(config, one))) != before, one[0]
 
 
-OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected", "battles")
-WITHOUT_GOLD = ("states", "judges_agree")
+ERRORS = ("judge_errors", "judge_errors_differences")
+OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "battles")
+WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
+COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
-    "refusal", "categories", "kinds", "scores", "states", "answers", "votes", "protocol_effects", "tradeoff"
+    *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),
+    *("protocol_effects", "tradeoff"),
 )
 CHANGED_BY_COMPAT = {
     "data.split_reading",
@@ -286,7 +289,7 @@ CHANGED_BY_COMPAT = {
         ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),
         ("prompts_per_split", None, {"data.split_reading"}),
-        ("paper", "neurips", set()),  # figures and tables as wide as it, and nothing else
+        ("paper", "neurips", ALL_TABLES),  # and figures, as wide as it
         ("gold_entries.people.labels", {"yes": "partial"}, {"data.gold_reading"}),
         ("gold_entries.people.raters", 3, {"scoring.card"}),
         ("judge_entries.reader.rubric", "other.md", {"judging.asked", "judging.reading"}),
@@ -302,7 +305,7 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables("comparisons", "corrected"),
+                *of_tables(*COMPARED, "corrected"),
                 "analysis.comparisons",
                 "analysis.variance",
                 "analysis.mixed_model",
@@ -316,10 +319,10 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.both.ties", "partial", {"judging.combining"}),
         ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell"}),
         ("equivalence_margin", 0.05, {"analysis.comparisons", *of_tables("comparisons", "refusal")}),
-        ("multiple_comparisons", "fdr_by", {"analysis.comparisons", *of_tables("comparisons")}),
+        ("multiple_comparisons", "fdr_by", {"analysis.comparisons", *of_tables(*COMPARED)}),
         ("p_values", "mid", {"analysis.comparisons"}),
-        ("comparisons", [{"against": "plain"}], {"analysis.comparisons", *of_tables("comparisons")}),
-        ("primary_judge", "own", {"analysis.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
+        ("comparisons", [{"against": "plain"}], {"analysis.comparisons", *of_tables(*COMPARED)}),
+        ("primary_judge", "own", {"analysis.comparisons", *of_tables(*COMPARED, *OF_PRIMARY)}),
         ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards")),
         ("gold_entries.people.label", "Another", {"analyses.card_figure"} | ALL_TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
@@ -391,10 +394,10 @@ def test_what_has_no_label_is_shown_by_its_name(config):
     assert labels()["models"]["plain"] == "Plain"
 
 
-def test_a_family_of_another_name_typesets_one_table(config):
+def test_a_family_of_another_name_typesets_its_tables(config):
     families = [{"pairs": "all", "label": label} for label in ("First", "Second")]
     config["comparisons"] = families[:1]
-    assert rerun(config, ("comparisons", families[1:])) == of_tables("comparisons")
+    assert rerun(config, ("comparisons", families[1:])) == of_tables(*COMPARED)
 
 
 def test_verdicts_by_a_calibrated_threshold_are_read_again_when_another_gold_set_calibrates(project):

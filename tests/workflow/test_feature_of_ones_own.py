@@ -14,8 +14,8 @@ def test_an_analysis_with_its_table_and_words_is_one_folder(finished: Project) -
     shutil.copytree(FEATURE, folder)
     finished.study(plugins=["lengths/lengths.py"])
     ran = finished.ran()
-    # Its own table, and those that read the results table: of the primary judge, the trade-off and corrected rates.
-    assert (ran["analysis"], ran["table"], ran["results_table"], ran["methods"]) == (1, 4, 1, 1)
+    # Its own table, and those that read the results table: rates and the judge's errors, trade-off, corrected rates.
+    assert (ran["analysis"], ran["table"], ran["results_table"], ran["methods"]) == (1, 6, 1, 1)
     assert not {"score", "estimates", "figure"} & set(ran)
     results = finished.results
     numbers = pd.read_csv(results / "results_table" / "results.csv")

@@ -172,7 +172,10 @@ def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
 
 
 def _panels(bars: Sequence[Bar], kinds: Sequence[str]) -> list[tuple[str, str, Sequence[str]]]:
-    """Return name, colour and kinds of each panel: the kinds of most answers, the largest first, then all others."""
+    """Return name, colour and kinds of each panel: the kinds of most answers, the largest first, then all others.
+
+    Without any kind one panel, for what rows say then.
+    """
     totals = {kind: sum(bar.kinds.get(kind, 0) for bar in bars) for kind in kinds}
     named = [kind for kind in sorted(kinds, key=lambda kind: (-totals[kind], kinds.index(kind))) if kind not in _REST]
     largest = named[:_MOST_KINDS]
@@ -183,7 +186,7 @@ def _panels(bars: Sequence[Bar], kinds: Sequence[str]) -> list[tuple[str, str, S
         found.append((COMPLIANCE, INK, [COMPLIANCE]))
     others = [kind for kind in kinds if kind not in largest and kind != COMPLIANCE]
     name = others[0].replace("_", " ") if len(others) == 1 else _OTHER
-    return [*found, (name, GREY, others)] if others else found
+    return ([*found, (name, GREY, others)] if others else found) or [("", GREY, [])]
 
 
 def _room(panels: Sequence[Any], width: float) -> float:
@@ -205,7 +208,7 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
             rows.append((wrap_to(head, 0.34 * width), None))
         rows.append((wrap_to(data.labels.model(bar.model), 0.32 * width), bar))
     heights = [max(_ROW, len(lines) * LINE_HEIGHT + 2) for lines, _ in rows]
-    found = _panels(bars, kinds) or [("", GREY, [])]
+    found = _panels(bars, kinds)
     fig = new_figure(width, [sum(heights)])
     axes = list(fig.subplots(1, len(found), squeeze=False).flat)
     shares = {

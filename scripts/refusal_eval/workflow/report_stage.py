@@ -11,7 +11,7 @@ from refusal_eval.study.study import Study
 PAGE = "page"
 
 
-class Entry(NamedTuple):
+class ReportEntry(NamedTuple):
     """One entry of the report.
 
     Attributes:
@@ -34,7 +34,7 @@ class _Shown(NamedTuple):
     caption: str = PAGE
 
 
-def entries(study: Study) -> list[Entry]:
+def entries(study: Study) -> list[ReportEntry]:
     """Return the entries of the report, as Snakemake will sort them."""
     shown = _shown(study)
     sections = in_order([*(table.report[0] for table in study.tables.values()), *(one.section for one in shown)])
@@ -44,7 +44,7 @@ def entries(study: Study) -> list[Entry]:
         begins, width = f"{number:0{len(str(len(sections)))}}", len(str(len(own)))
         for place, one in enumerate(own, 1):
             path, name = f"{study.paths.results}/{one.file}", f"{begins}.{place:0{width}} {one.name}"
-            found.append(Entry(path, f"{begins} {section}", name, f"report/{one.caption}.rst"))
+            found.append(ReportEntry(path, f"{begins} {section}", name, f"report/{one.caption}.rst"))
     return found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from refusal_eval.config.kinds import ANALYSES
 from refusal_eval.features.comparisons.comparisons_table import (
     SECTION,
     Comparison,
@@ -13,7 +14,6 @@ from refusal_eval.features.comparisons.comparisons_table import (
     is_of_all_pairs,
     open_mark,
 )
-from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.report.paper.display import APART, NO_DATA, OPEN_MARK, add_marks, order_names, points
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
@@ -111,4 +111,6 @@ class ComparisonsMatrixTable(StudyTable):
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        return any(map(is_of_all_pairs, study_families(study)))
+        # Through the registry: what plans the families is not behind the table's numbers.
+        families = ANALYSES.get(cls.of_analysis)(study).table_params()["families"]
+        return any(is_of_all_pairs(family_of(family)) for family in families)

@@ -343,7 +343,7 @@ def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-class TextPlace(NamedTuple):
+class NamePlace(NamedTuple):
     """The centre of a text, whether a line connects it to its point, and whether it is clear of all else."""
 
     at: Point
@@ -353,7 +353,7 @@ class TextPlace(NamedTuple):
 
 def place_texts(
     points: Sequence[Point], halves: Sequence[Point], steps: Sequence[Point], panel: Box
-) -> list[TextPlace]:
+) -> list[NamePlace]:
     """Return a place for the text of each point.
 
     Args:
@@ -389,19 +389,19 @@ def place_texts(
     # Those with the least room choose first.
     for i in sorted(range(len(points)), key=lambda i: len(list(free(i, _NEAR)))):
         for spot in itertools.islice(free(i, _NEAR), 1):
-            found[i] = TextPlace(spot, line=False)
+            found[i] = NamePlace(spot, line=False)
             taken.append(box(i, *spot))
     for i in set(range(len(points))) - set(found):
-        found[i] = TextPlace(next(spots(i, _NEAR)), line=False, clear=False)
+        found[i] = NamePlace(next(spots(i, _NEAR)), line=False, clear=False)
         for spot in itertools.islice(free(i, _FAR), 1):
             far[i] = spot
             taken.append(box(i, *spot))
     if len({halves[i] for i in far}) > 1:  # texts of other sizes would not fit each other's places
-        return [TextPlace(far[i], line=True) if i in far else found[i] for i in range(len(points))]
+        return [NamePlace(far[i], line=True) if i in far else found[i] for i in range(len(points))]
     # Lines that are together as short as they can be do not cross each other.
     costs = np.array([[math.dist(spot, points[i]) for spot in far.values()] for i in far]).reshape(len(far), len(far))
     for row, column in zip(*linear_sum_assignment(costs), strict=True):
-        found[list(far)[row]] = TextPlace(list(far.values())[column], line=True)
+        found[list(far)[row]] = NamePlace(list(far.values())[column], line=True)
     return [found[i] for i in range(len(points))]
 
 

@@ -43,7 +43,7 @@ class LatexColumn:
 
 
 @dataclass(frozen=True)
-class Page:
+class LatexPage:
     """The page that a table goes onto: widths in points.
 
     `columns` are those of its text; None where that is not known, and a table is set to suit both one and two.
@@ -57,15 +57,15 @@ class Page:
 _POINTS = 72.27 / 2.54  # of a centimetre
 
 
-def page_of(paper: Mapping[str, float] | None) -> Page:
+def page_of(paper: Mapping[str, float] | None) -> LatexPage:
     """Return the page of a paper whose widths (`page`, `column`) are in centimetres; one for any paper without."""
     if paper is None:
-        return Page()
+        return LatexPage()
     line, column = _POINTS * paper["page"], _POINTS * paper["column"]
-    return Page(line, 2 if column < line else 1, column)
+    return LatexPage(line, 2 if column < line else 1, column)
 
 
-def latex(table: Table, page: Page = Page()) -> str:
+def latex(table: Table, page: LatexPage = LatexPage()) -> str:
     """The table as a float or, where its rows do not fit a page, a `longtable`; caption above, notes below.
 
     Columns beyond `per_block`, or beyond the width of a page, follow in blocks below each other, in floats of their
@@ -97,7 +97,7 @@ def latex(table: Table, page: Page = Page()) -> str:
     return f"% Needs \\usepackage{{{packages}}}.{alone}\n{definitions(text)}{text}"
 
 
-def _blocks(table: Table, page: Page) -> list[list[LatexColumn]]:
+def _blocks(table: Table, page: LatexPage) -> list[list[LatexColumn]]:
     """Return the blocks of columns that are typeset below each other, each headed by the columns that name the rows."""
     columns = [column(table, i) for i in range(table.headings, len(table.header))]
     names, others = columns[: table.keys - table.headings], columns[table.keys - table.headings :]
@@ -199,7 +199,7 @@ def _height(table: Table, rows: Sequence[int]) -> int:
     return sum(own) + headings + max(cell.count("\n") + 1 for cell in table.header)
 
 
-def _is_wide(table: Table, blocks: Sequence[Sequence[LatexColumn]], page: Page) -> bool:
+def _is_wide(table: Table, blocks: Sequence[Sequence[LatexColumn]], page: LatexPage) -> bool:
     """Tell whether a table spans both columns of a page."""
     if page.columns is None:  # table* spans both columns of a two-column page, and is a plain table elsewhere
         return max(map(len, blocks)) > table.keys - table.headings + 2
