@@ -162,9 +162,11 @@ def _draw_shares(
             place = column + start + wide + 1 / step
             ax.text(place, y, marks[model, split], va="center_baseline", in_layout=False)
     ends = [(column + start, column + start + wide) for column in range(len(splits))]
-    least = (text_width("0") + text_width("100")) / 2 + 3
-    numbers = ["0", "100"] if wide * step > least and (1 - wide) * step > least else ["", ""]
+    # Each number ends where its bar does, so that those of two bars do not meet.
+    numbers = ["0", "100"] if wide * step > text_width("0") + text_width("100") + 1 else ["", ""]
     ax.set_xticks([end for pair in ends for end in pair], numbers * len(splits))
+    for i, number in enumerate(ax.get_xticklabels()):
+        number.set_horizontalalignment("right" if i % 2 else "left")
     ax.tick_params(axis="x", length=2)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.set_xlabel(label_with_protocol(f"{_count_noun(cells.values()).capitalize()} (%)", data.scores))
@@ -229,8 +231,9 @@ def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) 
 
 
 def _count_noun(scores: Iterable[Score]) -> str:
-    """Return what a panel counts: turns if a prompt has several."""
-    return "turns" if has_turns(scores) else "prompts"
+    """Return what panels count: turns where a prompt has several."""
+    turns = {has_turns([score]) for score in scores}
+    return " or ".join(["prompts"] * (turns != {True}) + ["turns"] * (True in turns))
 
 
 def _draw_panel(ax: Axes, counts: Sequence[int], band: float, place: tuple[float, float], percent_high: float) -> None:
