@@ -146,7 +146,9 @@ def test_histograms_of_dialogues_count_turns() -> None:
     votes = {("a", "talks"): [1.0, -1.0, 0.1]}
     mixed = draw("histograms", ["a"], ["safe", "talks"], scores=[plain, talk], votes=votes)
     alone = draw("histograms", ["a"], ["safe"], scores=[plain], votes=votes)
-    assert "Turns (%)" in shown(mixed.figure) and "n: turns with a c." in words(mixed)
+    talks = draw("histograms", ["a"], ["talks"], scores=[talk], votes=votes)
+    assert "Prompts or turns (%)" in shown(mixed.figure) and "n: prompts or turns with a c." in words(mixed)
+    assert "Turns (%)" in shown(talks.figure) and "n: turns with a c." in words(talks)
     assert "Prompts (%)" in shown(alone.figure) and "n: prompts with a c." in words(alone)
 
 
