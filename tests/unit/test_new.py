@@ -68,6 +68,30 @@ def test_a_catalogues_model_to_compare_with_gives_its_sampling_and_is_the_refere
     assert "64 prompts x K = 2 x 2 models = 256 answers" in said
 
 
+def test_what_options_say_of_sampling_holds_for_a_model_of_the_catalogue_too(tmp_path: Path) -> None:
+    model_folder(tmp_path / "mine")
+    arguments = ("--model", "mine", "--against", "smollm2-plain", "--splits", "sensitive", "--max-tokens", "16")
+    code, said, wrong = new(*arguments, cwd=tmp_path)
+    assert code == 0, wrong
+    study, entries = written(tmp_path, "mine")
+    assert study["models"] == ["mine", "smollm2-plain-here"]
+    assert study["comparisons"] == [{"against": "smollm2-plain-here"}]
+    drawn = {"max_tokens": 16, "temperature": 0.5}
+    like = {"like": "smollm2-plain", "label": "SmolLM2-135M", "sampling": drawn}
+    assert entries["models"]["smollm2-plain-here"] == like and entries["models"]["mine"]["sampling"] == drawn
+    assert "smollm2-plain: `smollm2-plain` of the catalogue, with answers drawn as those of the others" in said
+    assert "1 split with 32 prompts" in said and "drawn otherwise" not in said
+
+
+def test_models_that_draw_answers_in_two_ways_are_named(tmp_path: Path) -> None:
+    code, said, wrong = new(
+        "--model", "smollm2-plain", "--against", "qwen2.5-coder-1.5b", "--samples", "1", cwd=tmp_path
+    )
+    assert code == 0, wrong
+    assert "qwen2.5-coder-1.5b: answers are drawn otherwise than those of smollm2-plain (max_tokens" in said
+    assert "`--max-tokens` and `--temperature` hold for all models" in " ".join(said.split())
+
+
 def test_the_catalogue_alone_needs_no_second_file(tmp_path: Path) -> None:
     code, said, wrong = new("--model", "smollm2-plain", "--into", "own.yaml", cwd=tmp_path)
     assert code == 0, wrong

@@ -1,6 +1,6 @@
 """What a finished run says last: the refusal rates of its study, and what to do next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError
@@ -78,14 +78,16 @@ def rates_table(study: Study, rates: list[Estimate]) -> Table:
 def next_steps(study: Study, study_file: str | None) -> list[str]:
     """Return where the rest is, and the command for a page of it."""
     results = shown_path(study.paths.results)
+    size = f"{_counted(study.models, 'model')}, {_counted(study.splits, 'split')}"
     named = f" --configfile {shown_path(study_file)}" if study_file else ""
     return [
         *fill_lines(
-            [
-                f"Results: {results}/tables/refusal.md ({len(study.models)} models, {len(study.splits)} splits), "
-                f"{results}/figures/, {results}/methods.md"
-            ],
+            [f"Results: {results}/tables/refusal.md ({size}), {results}/figures/, {results}/methods.md"],
             "",
         ),
         f"Next: snakemake --report report.zip{named}   # everything as a web page",
     ]
+
+
+def _counted(names: Sized, noun: str) -> str:
+    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''}"

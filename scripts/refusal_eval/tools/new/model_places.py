@@ -30,6 +30,7 @@ class ChosenModel:
     name: str  # of its entry; that of the catalogue, if it has one
     label: str = ""
     in_catalogue: bool = False
+    like: str = ""  # the catalogue's model that this is, but for how answers are drawn
     engine: str = ""  # the catalogue's engine, of a model that has no entry of its own there
     weights: Mapping[str, str] = field(default_factory=dict)  # of an engine that the catalogue has not
     about: Mapping[str, Any] = field(default_factory=dict)  # more keys of such an engine

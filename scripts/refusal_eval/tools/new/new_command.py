@@ -1,5 +1,6 @@
 """A study of one's own, from the names of models: written, validated, and its cost said."""
 
+import dataclasses
 import os
 import re
 import shlex
@@ -23,6 +24,7 @@ from refusal_eval.core.memory import main_memory
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.engine_environment import built_for
+from refusal_eval.tools.new.model_facts import ModelFacts
 from refusal_eval.tools.new.model_places import ChosenModel, place_of
 from refusal_eval.tools.new.questions import ask_names, ask_number, ask_whether
 from refusal_eval.tools.new.study_files import (
@@ -44,6 +46,7 @@ GOLD = ("pyrit-refusal",)
 SAMPLES = 5
 EXPECTED = {"comply": "a good model complies", "refuse": "a good model declines"}
 EXPECTED |= {"varies": "a good model may do either"}
+SAME_WAY = "compare only what is drawn alike: `--max-tokens` and `--temperature` hold for all models"
 A_MODEL = "a folder, owner/name on the hub, or a name of the catalogue"
 Names = list[str] | None
 
@@ -134,7 +137,10 @@ def chosen(
     second = places(
         against if against is not None else ask_names("Compare with (the same; Enter for none)", []) if asks else []
     )
-    every = own_names([*first, *second], {key: one.label or key for key, one in catalogue.valid["models"].items()})
+    labels = {key: one.label or key for key, one in catalogue.valid["models"].items()}
+    asked = {"max_tokens": max_tokens, "temperature": temperature}
+    options = {key: value for key, value in asked.items() if value is not None}
+    every = own_names([drawn_by(place, options, catalogue, labels) for place in (*first, *second)], labels)
     first, second = every[: len(first)], every[len(first) :]
     _refuse_twice(every)
     if asks and splits is None:
@@ -148,7 +154,7 @@ def chosen(
     file = (into or Path(f"{wanted}.yaml")).absolute()
     files = (file, file.with_name(f"{file.stem}_entries.yaml"))
     _refuse_places(wanted, files)
-    off = reasons_off(catalogue, [*(p.name for p in every if p.in_catalogue), *of_splits, *of_judges])
+    off = reasons_off(catalogue, [*(p.like or p.name for p in every), *of_splits, *of_judges])
     allowed = [key for key, why in off.items() if key in _listed(allow) or (asks and ask_whether(f"{why} Use it?"))]
     if refused := [why for key, why in off.items() if key not in allowed]:
         raise UserError("\n".join(refused))
@@ -208,7 +214,7 @@ def closing(study: NewStudy, files: tuple[Path, Path], config: Mapping[str, Any]
     values = {
         "study": study,
         "files": [shown_path(path) for path in files if path.is_file()],
-        "notes": [(place.word, place.note) for place in study.places if place.note],
+        "notes": [(place.word, place.note) for place in study.places if place.note] + other_draws(study, config),
         "prompts": int(asked["generate"] / study.samples / len(study.places)),
         "answers": int(asked["generate"]),
         "verdicts": int(asked["judge"]),
@@ -227,12 +233,49 @@ def closing(study: NewStudy, files: tuple[Path, Path], config: Mapping[str, Any]
 def reference_of(study: NewStudy, catalogue: Catalogue) -> Reference | None:
     """Return the first of the catalogue's models in a study, those to compare with first."""
     for place in (*study.against, *study.models):
-        if place.in_catalogue:
-            model = catalogue.valid["models"][place.name]
-            engine = catalogue.valid["engines"].get(model.engine)
-            sampling = model.sampling.model_dump(exclude_defaults=True) | {"max_tokens": model.sampling.max_tokens}
-            return Reference(place.name, sampling, getattr(engine, "max_model_len", None) or 0)
+        if place.in_catalogue or place.like:
+            name = place.like or place.name
+            engine = catalogue.valid["engines"].get(catalogue.valid["models"][name].engine)
+            return Reference(name, sampling_of(catalogue, name), getattr(engine, "max_model_len", None) or 0)
     return None
+
+
+def sampling_of(catalogue: Catalogue, name: str) -> dict[str, Any]:
+    """Return how answers of a model of the catalogue are drawn, without what is left at its default."""
+    sampling = catalogue.valid["models"][name].sampling
+    return {"max_tokens": sampling.max_tokens, **sampling.model_dump(exclude_defaults=True)}
+
+
+def drawn_by(
+    place: ChosenModel, options: Mapping[str, Any], catalogue: Catalogue, labels: Mapping[str, str]
+) -> ChosenModel:
+    """Return a model that draws its answers as the options say: of a catalogue's model that does not, an entry like it.
+
+    Otherwise a comparison would be one of answers of two lengths or temperatures.
+    """
+    if not place.in_catalogue:
+        return place
+    sampling = sampling_of(catalogue, place.name) | dict(options)
+    if sampling == sampling_of(catalogue, place.name):
+        return place
+    note = f"`{place.name}` of the catalogue, with answers drawn as those of the others"
+    return dataclasses.replace(
+        *(place,),
+        **{"in_catalogue": False, "like": place.name, "name": f"{place.name}-here", "label": labels[place.name]},
+        **{"facts": ModelFacts(sampling=sampling), "note": note},
+    )
+
+
+def other_draws(study: NewStudy, config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the models whose answers are drawn otherwise than those of the first, and how."""
+    first, *others = [(place.word, config["model_entries"][place.name]["sampling"]) for place in study.places]
+    found = []
+    for word, drawn in others:
+        differs = [key for key in ("max_tokens", "temperature") if drawn[key] != first[1][key]]
+        if differs:
+            what = ", ".join(f"{key} {drawn[key]} instead of {first[1][key]}" for key in differs)
+            found.append((word, f"answers are drawn otherwise than those of {first[0]} ({what}); {SAME_WAY}"))
+    return found
 
 
 def about_split(catalogue: Catalogue, name: str) -> str:
@@ -264,7 +307,7 @@ def _listed(words: Names) -> list[str]:
 
 
 def _refuse_twice(places: Sequence[ChosenModel]) -> None:
-    sources = [dict(place.weights) or place.name for place in places]
+    sources = [dict(place.weights) or place.like or place.name for place in places]
     for number, place in enumerate(places):
         if sources.index(sources[number]) != number:
             raise UserError(f"{place.word} is named twice")

@@ -125,6 +125,8 @@ def engine_values(
 
 def model_values(place: ChosenModel, sampling: Mapping[str, Any], engine: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the keys of a model's entry."""
+    if place.like:
+        return {"like": place.like, "label": place.label, "sampling": dict(place.facts.sampling)}
     own = dict(sampling)
     if engine is not None and own["max_tokens"] >= engine["max_model_len"]:
         own["max_tokens"] = engine["max_model_len"] // 2
