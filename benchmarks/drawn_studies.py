@@ -69,8 +69,8 @@ def draw_study(out: Path, models: int, splits: int, papers: Sequence[str], only:
         results = folder / "results" / STUDY
         shutil.copytree(results / "figures", to / "figures")
         shutil.copytree(results / "tables", to / "tables")
-        heatmap = next(job for level in levels for job in level if "/heatmap.svg" in job.outputs[0])
-        draw_made_up(heatmap, folder, to / "figures", models)
+        for heatmap in (job for level in levels for job in level if "/heatmap.svg" in job.outputs[0]):
+            draw_made_up(heatmap, folder, to / "figures", models)
         yield to
 
 

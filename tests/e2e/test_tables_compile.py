@@ -13,6 +13,7 @@ from project import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from made_up_study import STUDY, Size, make_study
+from realistic_study import make_realistic
 from rule_jobs import planned, run
 
 LABELS = (
@@ -111,16 +112,17 @@ def test_every_long_caption_compiles_where_it_is_pasted(study: Path, tmp_path: P
 
 
 def test_tables_and_short_methods_of_eight_models_fill_three_pages_of_a_narrow_paper(tmp_path: Path) -> None:
-    file = make_study(tmp_path, Size(models=8, splits=9, prompts=40, samples=2, judges=1), processes=2)
-    with file.open("a", encoding="utf-8") as study_file:
-        study_file.write("paper: {width: 5.5in}\n")
-    assert list(run(planned(file, tmp_path, {}), tmp_path, processes=2))
+    file = make_realistic(tmp_path, models=8, splits=9)  # names as long as those of real models and data sets
+    every = planned(file, tmp_path, {"paper": {"width": "5.5in"}})
+    needed = [
+        [job for job in level if "/figures/" not in job.outputs[0] or "/heatmap." in job.outputs[0]] for level in every
+    ]
+    assert list(run(needed, tmp_path, processes=2))
     results = tmp_path / "results" / STUDY
-    parts = [results / "methods_short.tex", *(results / "tables" / f"{n}.tex" for n in ("refusal", "comparisons"))]
-    body = "\n".join(part.read_text(encoding="utf-8") for part in parts)
-    heatmap = results / "figures" / "refusal_heatmap.pdf"
-    body += f"\n\\begin{{figure}}\\includegraphics{{{heatmap}}}\\caption{{Rates.}}\\end{{figure}}\n"
+    parts = ("methods_short", "tables/refusal", "figures/heatmap", "tables/comparisons")
+    body = "\n".join((results / f"{part}.tex").read_text(encoding="utf-8") for part in parts)
     narrow = "\\geometry{letterpaper,textwidth=5.5in,textheight=9in}\n\\usepackage{graphicx}\n"
+    narrow += f"\\newcommand{{\\refusalevalfigures}}{{{results / 'figures'}}}\n"
     log = compiled(tmp_path, body, narrow)
     assert max(map(float, OVERFULL.findall(log)), default=0.0) <= 1.0
     (pages,) = re.findall(r"Output written on page.pdf \((\d+) page", log)

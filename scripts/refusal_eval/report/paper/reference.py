@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-MOST_ROWS = 80  # of a page in two halves
+MOST_ROWS = 40  # of a page, with headings and names that take two lines
 
 
 def reference_model(pairs: Sequence[tuple[str, str]], models: Sequence[str]) -> str | None:
