@@ -228,11 +228,17 @@ def is_of_all_pairs(family: Family) -> bool:
     return family.kind == MODELS and sides > 2 and len(family.pairs) == sides * (sides - 1) // 2
 
 
+def are_named(family: Family) -> bool:
+    """Tell whether the pairs of a family of models were named one by one: neither all pairs nor all with one model."""
+    alone = len(family.pairs) == 1 or not frozenset.intersection(*map(frozenset, family.pairs))
+    return family.kind == MODELS and alone and not is_of_all_pairs(family)
+
+
 def rows_of_page(rows: Sequence[Comparison], families: Sequence[Family], reference: str | None) -> list[Comparison]:
     """Return the comparisons that a page shows.
 
     If they are too many, those are left out of families of all pairs that lack the reference model, and if that is not
-    enough those on a split that is in a pool.
+    enough those on a split that is in a pool, but for pairs that are named one by one.
     """
     found = list(rows)
     if len(found) > MOST_ROWS:
@@ -240,7 +246,8 @@ def rows_of_page(rows: Sequence[Comparison], families: Sequence[Family], referen
         found = [row for row in found if row.family not in every or reference in (row.first, row.second)]
     if len(found) > MOST_ROWS:
         pooled = {(row.family, split) for row in found if row.scope.pool for split in row.scope.splits}
-        found = [row for row in found if row.scope.pool or (row.family, row.split) not in pooled]
+        named = {i for i, family in enumerate(families) if are_named(family)}
+        found = [r for r in found if r.scope.pool or r.family in named or (r.family, r.split) not in pooled]
     return found
 
 
