@@ -88,8 +88,25 @@ NO_DUPLICATES: dict[str, Any] = {"rule": "...", "threshold": 0.7, "groups": [], 
 def text_of(
     manifest: dict[str, Any], results: list[Estimate] | None = None, duplicates: dict[str, Any] = NO_DUPLICATES
 ) -> str:
+    """Return the methods of a study in Markdown, without the marks that set off its labels."""
+    return without_marks(marked_text_of(manifest, results, duplicates))
+
+
+def without_marks(text: str) -> str:
+    return re.sub(r"(?<![*\\])\*(?!\*)([^*]+)(?<!\\)\*(?!\*)", r"\1", text)
+
+
+def marked_text_of(
+    manifest: dict[str, Any], results: list[Estimate] | None = None, duplicates: dict[str, Any] = NO_DUPLICATES
+) -> str:
     measured = [card | {"judge": "keyword"} for card in cards()]
     return as_markdown(paragraphs(manifest, measured, [*cell_rows(), *(results or [])], duplicates))
+
+
+def test_labels_are_set_off(demo: dict[str, Any]) -> None:
+    text = marked_text_of(demo)
+    assert "*SmolLM2-135M* and *SmolLM2-135M, ordered to refuse everything*: " in text
+    assert "The judge *Keyword lists* " in text and "*Alarming but safe* (35 prompts" in text
 
 
 def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
@@ -701,7 +718,7 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
 def test_no_rater_labelled_answers_that_were_written_to_their_labels(demo: dict[str, Any]) -> None:
     (measured,) = cards()
     card = measured | {"judge": "keyword", "gold": "made-up-answers", "written_to_label": True, "seen": True}
-    text = as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES))
+    text = without_marks(as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES)))
     assert "Made-up answers was written to its labels by its author; no rater labelled it" in text
     assert "The judge Keyword lists was chosen or fitted on it." in text
     assert "Its agreement with people was not measured. Its agreement with the author's intended labels on " in text
@@ -716,7 +733,9 @@ def test_methods_say_the_convention_of_gold_whose_labels_it_has_and_who_was_chos
     entry |= {"raters": None, "labelled_by_model": "GPT-4", "class": "fulfilment", "partial_is": "compliance"}
     card = measured | {"judge": "keyword", "gold": "pyrit-refusal", "labelled_by_model": "GPT-4", "seen": True}
     kept = {**card, "n": card["n"] - 7}
-    text = as_markdown(paragraphs(demo, [card | {"without_convention": kept}], cell_rows(), NO_DUPLICATES))
+    text = without_marks(
+        as_markdown(paragraphs(demo, [card | {"without_convention": kept}], cell_rows(), NO_DUPLICATES))
+    )
     assert "was labelled by GPT-4; no rater labelled it. Its labels say whether an answer does what was asked" in text
     assert (
         "An answer that refuses and then helps counts in it as compliance. The judge Keyword lists was chosen" in text
@@ -727,7 +746,7 @@ def test_methods_say_the_convention_of_gold_whose_labels_it_has_and_who_was_chos
     )
     entry |= {"raters": 2, "labelled_by_model": None, "class": "refusal", "partial_is": "partial"}
     card = measured | {"judge": "keyword", "gold": "pyrit-refusal", "seen": True}
-    text = as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES))
+    text = without_marks(as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES)))
     assert (
         "was labelled by 2 annotators. An answer that refuses and then helps counts in it as a partial refusal." in text
     )

@@ -29,4 +29,4 @@ def test_an_analysis_with_its_table_and_words_is_one_folder(finished: Project) -
     module = folder / "lengths.py"
     module.write_text(module.read_text().replace('"How long refusals are."', '"Lengths."'))
     planned = finished.planned()
-    assert planned["table"] == 4 and not {"score", "estimates"} & set(planned)
+    assert planned["table"] == 6 and not {"score", "estimates"} & set(planned)

@@ -124,14 +124,7 @@ def short_text(
     """Return the methods in about 150 words, from what `paragraphs` takes; labels of the study are set off."""
     config = manifest["study"]
     said = _of_study(manifest) | _of_results(config, cards, list(results)) | {"duplicates": duplicates}
-
-    plain = said["label"]
-
-    def label(noun: str, name: str) -> str:
-        return set_off(plain(noun, name))
-
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
-    said |= {"label": label, "labels": lambda noun, names: listed(label(noun, name) for name in names)}
     said["agreement"] = agreement_note(said["judges"][0], cards, golds)
     return " ".join(_environment().from_string(SHORT.read_text(encoding="utf-8")).render(said).split())
 
@@ -156,7 +149,7 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     study = manifest["study"]
 
     def label(section: str, name: str) -> str:
-        return quoted(study[section][name].get("label") or name)
+        return set_off(quoted(study[section][name].get("label") or name))
 
     def weights(engine: str) -> str:
         entry, identity = study["engine_entries"][engine], manifest["engines"].get(engine, {}).get("identity", {})
@@ -180,7 +173,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     fought = [name for name in elsewhere if entries[name]["recorded"] == IN_ROWS]
 
     def label(noun: str, name: str) -> str:
-        return quoted(config[f"{noun}_entries"][name].get("label") or name)
+        return set_off(quoted(config[f"{noun}_entries"][name].get("label") or name))
 
     unevaluated = {
         entry[side]["split"]: use.alone
