@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.answers import AnswerReader, blank
+from refusal_eval.ask.answers import CONTENT_FILTER, AnswerReader, blank
 from refusal_eval.ask.hidden_marks import added_tokens, hidden_marks
 from refusal_eval.ask.reasoning_check import refuse_judged_reasoning, refuse_no_answers
 from refusal_eval.ask.reasoning_marks import ReasoningMark
@@ -13,7 +13,7 @@ from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_s
 from refusal_eval.ask.turns import Chain, Turns, walk
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, state_counts
+from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EARLIER_TURN, FAILED, NOBODY, TOO_LONG, state_counts
 
 
 def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -31,7 +31,10 @@ def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str,
 
 
 def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dict[str, Any]]:
-    """Yield the answers of one (prompt, sample): a row for every turn that is asked, come what may."""
+    """Yield the answers of one (prompt, sample): a row for every turn that is asked, come what may.
+
+    Turns behind one that was blocked are blocked by the same, at the stage `earlier_turn`.
+    """
     first = chain.first
     for request, record in chain.answered:
         yield answer_row(request, reader.fields(request, record["response"]), record)
@@ -39,9 +42,14 @@ def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dic
     if chain.next is not None:
         yield answer_row(chain.next, blank(TOO_LONG if chain.next.key is None else FAILED))
         done.add(chain.next.turn)
+    last = chain.answered[-1][1]["response"] if chain.answered and chain.next is None else {}
+    unasked = blank(FAILED)
+    if last.get("finish_reason") == CONTENT_FILTER:
+        block = NOBODY | (last.get("blocked") or {})
+        unasked = blank(BLOCKED) | {"blocked": block | {"stage": EARLIER_TURN, "partial": None}}
     for turn in turns.asked(first.prompt_id):
         if turn not in done:  # its prompt ended before it
-            yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
+            yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), unasked)
 
 
 def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[str, Any], output: str) -> None:

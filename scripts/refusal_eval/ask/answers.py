@@ -9,10 +9,13 @@ from refusal_eval.ask.reasoning import Decode, ReasoningFormat, Segments, letter
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
-from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
+from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, FAILED, TOO_LONG, TRUNCATED, TRUNCATED_REASONING
 from refusal_eval.core.texts import is_blank
 
 STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
+UNUSABLE = "failed"  # how a response ended that is no answer and would come again
+# The state of an answer without text, by how its response ended.
+WITHOUT_TEXT: Mapping[str, str] = {CONTENT_FILTER: BLOCKED, UNUSABLE: FAILED, "too_long": TOO_LONG}
 
 
 class AnswerReader:
@@ -40,10 +43,10 @@ class AnswerReader:
         return self._reasoning is not None
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an answer's fields without its place (see `answer_of`)."""
+        """Return an answer's fields without its place (see `answer_of`), and what a provider says of it."""
         if response["logprobs"] is None or (self.reasons and self._renderer is None):
-            return answer_of_text(response, self._in_text)
-        return answer_of(response, request.token_ids, self._reasoning, self._decode)
+            return answer_of_text(response, self._in_text) | said_beside(response)
+        return answer_of(response, request.token_ids, self._reasoning, self._decode) | said_beside(response)
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         assert self._renderer is not None
@@ -59,8 +62,8 @@ def answer_of(
     `answer_logprob` and `reasoning_logprob` are means over a segment's tokens of their raw log-probability, in nats;
     None for an empty segment.
     """
-    if response["finish_reason"] == CONTENT_FILTER:
-        return blank(BLOCKED, CONTENT_FILTER)
+    if (ended := response["finish_reason"]) in WITHOUT_TEXT:
+        return blank(WITHOUT_TEXT[ended], ended)
     token_ids = list(response["token_ids"])
     stopped_by_token = response["finish_reason"] == STOP and isinstance(response["stop_reason"], int)
     written = token_ids[:-1] if stopped_by_token else token_ids
@@ -86,12 +89,13 @@ def answer_of(
 
 
 def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | None) -> dict[str, Any]:
-    """Return an answer's fields from a response without tokens and log-probabilities.
+    """Return an answer's fields from a response without token ids.
 
-    Token counts and log-probabilities are None: nothing here can give them.
+    Token counts and log-probabilities are None, unless the response has `text_logprobs` and its text is all answer:
+    whose the log-probabilities are of a text with reasoning in it, nothing here can tell.
     """
-    if response["finish_reason"] == CONTENT_FILTER:
-        return blank(BLOCKED, CONTENT_FILTER)
+    if (ended := response["finish_reason"]) in WITHOUT_TEXT:
+        return blank(WITHOUT_TEXT[ended], ended)
     unknown = dict.fromkeys(("answer_tokens", "reasoning_tokens", "answer_logprob", "reasoning_logprob"))
     as_tokens = {
         **response,
@@ -100,9 +104,27 @@ def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | Non
         "stop_reason": "",
     }
     found = answer_of(as_tokens, [], reasoning, letters_text) | unknown
+    apart = response.get("reasoning")  # text of its own: the server has taken it out of the answer
+    if "text_logprobs" in response and found["reasoning"] is None and not apart:
+        logprobs = unpack_floats(response["text_logprobs"]).astype(np.float64)
+        found |= {"answer_tokens": len(logprobs), "reasoning_tokens": 0, "answer_logprob": _mean(logprobs)}
+    if apart:
+        found["reasoning"] = apart + (found["reasoning"] or "")
     # Empty at the limit: its tokens went into hidden reasoning.
     hidden = found["state"] == EMPTY and found["finish_reason"] == LENGTH
     return found | {"state": TRUNCATED_REASONING} if hidden else found
+
+
+def said_beside(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an answer that only servers of other parties give: what there is of them.
+
+    blocked     who stopped the answer (`store.Block`)
+    declared    true for a refusal that the model wrote into a field of its own
+    reason      why there is no answer
+    marks       such as `unfiltered`
+    usage       the tokens that are billed (`store.Usage`)
+    """
+    return {name: response[name] for name in ("blocked", "declared", "reason", "marks", "usage") if response.get(name)}
 
 
 def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:

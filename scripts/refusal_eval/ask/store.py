@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
@@ -54,8 +54,9 @@ NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a r
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-# How a response ended; the last two are of engines that write no text. What is stored may have other words.
-FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
+# How a response ended; `failed` and `too_long` come with HTTP 200 or 400 and would come again, and the last two are of
+# engines that write no text. What is stored may have other words.
+FINISH_REASONS = ("stop", "length", "content_filter", "failed", "too_long", "classified", "embedded")
 PROBE_BYTES = 2**20  # a store that does not take so much is full
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
@@ -123,6 +124,41 @@ class StoreError(UserError, OSError):
 Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00$")]
 
 
+class Block(TypedDict):
+    """Who stopped an answer that the model did not write to its end; null where nobody says."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    by: Literal["classifier", "filter", "policy", "gateway", "guardrail"] | None
+    stage: Literal["prompt", "answer"] | None
+    category: str | None  # in the provider's words
+    severity: str | None  # likewise
+    partial: str | None  # what came of the answer before it; never judged
+    code: str | None  # the provider's word for it
+
+
+class ServedBy(TypedDict, total=False):
+    """What a server of another party says of itself in a reply."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    model: str | None
+    fingerprint: str | None
+    provider: str | None
+    region: str | None
+    request_id: str | None
+
+
+class Usage(TypedDict):
+    """The tokens that a provider bills: all of the prompt, those of it that came out of its cache, the answer's."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    input: int
+    cached: int
+    output: int
+
+
 class StoredResponse(TypedDict):
     """What an engine answered. Log-probabilities, logits and vectors are packed (see `packing.py`).
 
@@ -140,6 +176,14 @@ class StoredResponse(TypedDict):
     logits: NotRequired[str]
     vectors: NotRequired[str]
     model_version: NotRequired[str | None]  # as a server of another party calls what answered
+    text_logprobs: NotRequired[str]  # one log-probability for each token of `text`, of a server that gives no ids
+    reasoning: NotRequired[str]  # which a server gives apart from the text
+    declared: NotRequired[bool]  # the text is the model's own refusal, in a field of its own
+    blocked: NotRequired[Block]  # of a `content_filter`
+    reason: NotRequired[str]  # of a `failed`
+    marks: NotRequired[list[str]]  # what else is to be known of it: `unfiltered`, a filter was out of order
+    served_by: NotRequired[ServedBy]
+    usage: NotRequired[Usage]
 
 
 class StoredRecord(TypedDict):
@@ -511,6 +555,8 @@ def _check_numbers(response: StoredResponse) -> None:
     if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
     fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
+    if "text_logprobs" in response:
+        fit &= np.isfinite(unpack_floats(response["text_logprobs"])).all()
     if "named_logprobs" in response:  # may be -inf: the engine never says this token
         fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
     for name in ("logits", "vectors"):

@@ -14,6 +14,13 @@ TOO_LONG: Final = "too_long"  # the prompt does not fit the engine
 FAILED: Final = "failed"  # no response
 ANSWER_STATES: Final = (COMPLETE, TRUNCATED, BLOCKED, TRUNCATED_REASONING, EMPTY, TOO_LONG, FAILED)
 
+# Who blocked an answer, and when (`ask.store.Block`); of later turns of a dialogue, that an earlier one was blocked.
+BLOCKERS: Final = ("classifier", "filter", "policy", "gateway", "guardrail")
+EARLIER_TURN: Final = "earlier_turn"
+BLOCK_STAGES: Final = ("prompt", "answer", EARLIER_TURN)
+# What is known of a block of which nobody says anything.
+NOBODY: Final = dict.fromkeys(("by", "stage", "category", "severity", "partial", "code"))
+
 # Only these have an answer that a judge can read.
 JUDGED_ANSWER_STATES: Final = (COMPLETE, TRUNCATED)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.ask.answers import UNUSABLE
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter, checked_response, writer_is_gone
@@ -42,6 +43,7 @@ class Outcome:
     # requests that the engine refuses for their own sake: key, status, message
     rejected: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)  # keys of requests that failed for a reason that may pass
+    unusable: int = 0  # of those executed, responses that are no answer and would come again
 
 
 class OutOfTime(Exception):
@@ -205,6 +207,10 @@ class Execution:
         else:
             self.writer.append(key, response, self.serving_id)
             outcome.executed += 1
+            if response["finish_reason"] == UNUSABLE:
+                outcome.unusable += 1
+                LOG.warning("a response of %s is no answer: %s", item.cell, response.get("reason", "")[:200])
+                self._check_failures(response.get("reason", ""))
             if self.look is not None:
                 self.look(item.cell, request, response)
         self._asking.pop(key, None)  # it is left there by what ends the work
@@ -212,7 +218,7 @@ class Execution:
         return response
 
     def _check_failures(self, last: str) -> None:
-        failures = len(self._outcome.rejected) + len(self._outcome.failed)
+        failures = len(self._outcome.rejected) + len(self._outcome.failed) + self._outcome.unusable
         if self.most_failures is not None and failures > self.most_failures:
             raise UserError(
                 f"{failures} requests failed, more than the study's `failure_limit` allows; the last: {last[:300]}. "
