@@ -19,7 +19,7 @@ from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
 from refusal_eval.features.hosted.price import Price
-from refusal_eval.features.hosted.readings import Answered, Ends, Reading, Reply, by_status, unusable
+from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
 
 SEED = "seed"
 FORM = "structured_outputs"  # the parameter by which a reply is held to a form
@@ -204,12 +204,14 @@ class Hosted(Engine):
 
     def reading(self, reply: Reply) -> Reading:
         """Return what becomes of a reply: a pure function of it and of the entry."""
-        is_json = isinstance(reply.body, Mapping)
-        if reply.status != 200 or (is_json and self.is_error(reply.body)):
+        if reply.status != 200 or self.is_error(mapping(reply.body)):
             found = self.without_answer(reply)
             return by_status(reply, found) if isinstance(found, int) else found
-        if not is_json:
+        if reply.is_page:
             return Ends("address", reply.shown)
+        if reply.body is None:
+            reason = f"the reply is no whole JSON: {reply.shown}"
+            return Again(reason, unusable(reason), unknown_bill=True)
         try:
             return self.answered(reply)
         except ValidationError as error:

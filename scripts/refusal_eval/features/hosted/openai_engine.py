@@ -33,9 +33,7 @@ STOPPED |= {"guardrail_intervened": "guardrail"}
 NO_REFUSALS = ("RECITATION", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 TOO_LONG = re.compile(r"maximum context length|context[ _](length|window)|(prompt|input) is too long", re.IGNORECASE)
-MODERATED = re.compile(
-    r"requires moderation|(input|prompt|content|request) (was|has been) flagged|moderation", re.IGNORECASE
-)
+MODERATED = re.compile(r"moderation|(input|prompt|content|request) (was|has been) flagged", re.IGNORECASE)
 POLICY = re.compile(r"invalid_prompt|content_policy_violation|(\w+)_policy")  # the last names the category
 
 
@@ -58,20 +56,16 @@ class _UsageOf(BaseModel):
         return {"input": self.prompt_tokens, "cached": cached, "output": output}
 
 
-class _Part(BaseModel):
-    text: str | None = None
-
-
 class _MessageOf(BaseModel):
-    content: str | list[_Part] | None = None
+    content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
 
     @property
     def text(self) -> str:
-        parts = self.content if isinstance(self.content, list) else [_Part(text=self.content)]
-        return "".join(part.text or "" for part in parts)
+        parts = self.content if isinstance(self.content, list) else [{"text": self.content}]
+        return "".join(str(part.get("text") or "") for part in parts)
 
 
 class _Choice(BaseModel):

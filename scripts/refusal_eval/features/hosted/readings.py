@@ -23,6 +23,11 @@ class Reply:
     text: str = ""
 
     @property
+    def is_page(self) -> bool:
+        """Whether it is a page for people, such as one to sign in at."""
+        return self.body is None and self.text.lstrip().startswith("<")
+
+    @property
     def shown(self) -> str:
         return f"HTTP {self.status}: {' '.join(self.text.split())[:SHOWN_CHARACTERS]}"
 
