@@ -35,6 +35,7 @@ BUSY_SECONDS = 900.0  # as long may a server be busy
 LONGEST_WAIT = 60.0  # where the server does not say how long
 REPLY_BYTES = 2**25  # no answer is longer
 CONNECT_SECONDS = 30.0
+KEPT_SECONDS = 4.0  # that a connection waits for the next request; servers close theirs after 5 or more
 LAST_REPLIES_SECONDS = 60.0  # to be waited for when a load ends
 FORM_TOKENS = 512  # at most, that a provider writes around the form of a reply
 HIDDEN = "***"  # in the place of the key
@@ -71,19 +72,32 @@ class HostedClient(RunningEngine):
             raise UserError(f"{engine.key_variable} is not set: it holds the key for {engine.place}")
         self._pace = Pace(self._load.in_flight)
         self._stack = contextlib.ExitStack()
-        self._journal: Journal | None = None
-        if engine.price is not None and study:
-            budget = None if study.get("budget") is None else Decimal(str(study["budget"]))
-            path = journal_path(study["store_dir"], study["study"])
-            journal = Journal(path, budget, engine.served, engine.price.currency)
-            self._journal = await asyncio.to_thread(self._stack.enter_context, journal)
+        self._journal = await self._open_journal() if engine.price is not None and study else None
         limits = aiohttp.ClientTimeout(total=engine.timeout, sock_connect=CONNECT_SECONDS)
         headers = {"Content-Type": "application/json", **engine.headers(self._key)}
         # `trust_env`: through the proxy that HTTPS_PROXY names, if it does.
         self._http = aiohttp.ClientSession(
-            timeout=limits, headers=headers, trust_env=True, connector=aiohttp.TCPConnector(limit=0)
+            timeout=limits,
+            headers=headers,
+            trust_env=True,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_SECONDS),
         )
         return self
+
+    async def _open_journal(self) -> Journal:
+        """Return the study's journal; wait while another load of the study spends its money."""
+        engine, study = self._engine, self._load.study
+        assert engine.price is not None
+        budget = None if study.get("budget") is None else Decimal(str(study["budget"]))
+        path, waiting = journal_path(study["store_dir"], study["study"]), False
+        while True:
+            try:
+                return self._stack.enter_context(Journal(path, budget, engine.served, engine.price.currency))
+            except BlockingIOError:
+                if not waiting:
+                    LOG.info("waiting for another load of this study that spends its money")
+                waiting = True
+                await asyncio.sleep(1.0)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -158,6 +172,10 @@ class HostedClient(RunningEngine):
             self._awaited += 1
             try:
                 reply = await self._reply(data)
+            except aiohttp.ClientConnectorError as error:  # nothing was sent
+                unsent = Again(f"{type(error).__name__}: {error}"[:300])
+                await self._settle(number, unsent)
+                return unsent, 0.0
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 # Whether it was billed nobody knows: it stays reserved.
                 said = str(error) or f"no answer within {self._engine.timeout:.0f} s"
