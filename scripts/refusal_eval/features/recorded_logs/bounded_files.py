@@ -55,7 +55,7 @@ def objects_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         UserError: for a line that holds no object.
     """
     for number, text in lines_of(path):
-        yield number, parsed_object(text, f"{path}, line {number}")
+        yield number, parsed_object(text.rstrip("\r\n"), f"{path}, line {number}")
 
 
 def parsed_object(text: str, place: str) -> dict[str, Any]:
