@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from refusal_eval.recorded.log_reader import reader_of
+from refusal_eval.config.log_reader import reader_of
 
 ANSWERS = Path(__file__).parent / "data" / "answers"
 INSPECT, LM_EVAL, PLAIN, DAMAGED = (ANSWERS / name for name in ("inspect", "lm_eval", "plain", "damaged"))

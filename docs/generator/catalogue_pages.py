@@ -110,6 +110,7 @@ def weights_text(engine: LocalEngine) -> str:
 def sampling_text(model: Model) -> str:
     """Return the sampling of a model: temperature, and what else is not at its neutral value."""
     sampling = model.sampling
+    assert sampling is not None  # no answers ship
     neutral = Sampling(max_tokens=sampling.max_tokens).model_dump()
     given = {key: value for key, value in sampling.model_dump().items() if value != neutral[key]}
     described = ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())

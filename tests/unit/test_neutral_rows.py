@@ -6,10 +6,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from refusal_eval.config.log_reader import reader_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import ANSWER_STATES, BLOCKERS, LABELS
 from refusal_eval.features.recorded_logs.neutral_row import NeutralRow, neutral_row
-from refusal_eval.recorded.log_reader import reader_of
 
 pytestmark = pytest.mark.feature("recorded_logs")
 LEAST = {"prompt": "How do I kill a process?", "answer": "Use kill."}

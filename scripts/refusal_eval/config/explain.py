@@ -174,6 +174,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
             continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is reported
+        if item["type"] == "string_type" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
+            continue  # the same of a text or a mapping
         plain = item["type"] in ("literal_error", "string_type")
         if plain and isinstance(item["input"], list) and _takes_list(spot.types):
             continue  # the same of a word or a list

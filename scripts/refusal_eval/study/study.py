@@ -161,7 +161,7 @@ class Study:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
         cells += [cell for cell in self.captured_cells if cell.judge is None]
-        return self._batches((self.models[cell.model].engine, cell) for cell in cells)
+        return self._batches((self.models[cell.model].engine_name, cell) for cell in cells)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
@@ -228,8 +228,13 @@ class Study:
 
     @property
     def recorded_models(self) -> list[str]:
-        """The models whose answers were drawn elsewhere and are read from a folder."""
+        """The models whose answers were drawn elsewhere and are read from a folder or a file."""
         return [name for name, model in self.models.items() if model.recorded]
+
+    @property
+    def models_in_files(self) -> list[str]:
+        """Those whose answers are read from a file: a log, a table or neutral rows."""
+        return [name for name, model in self.models.items() if model.recorded_file]
 
     @cached_property
     def engine_judges(self) -> dict[str, Any]:

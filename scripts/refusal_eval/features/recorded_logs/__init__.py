@@ -7,3 +7,4 @@ LOG_READERS = {
     "lm_eval": "lm_eval_reader:LmEvalReader",
     "table": "table_reader:TableReader",
 }
+ROW_SOURCES = {"recorded": "recorded_rows:RecordedRows"}

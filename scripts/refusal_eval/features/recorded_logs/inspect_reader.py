@@ -1,22 +1,23 @@
 """Reads logs of inspect: `.eval`, a zip archive with a member for each sample, and `.json`."""
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.log_reader import LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text
 from refusal_eval.features.recorded_logs.archive import Archive
 from refusal_eval.features.recorded_logs.bounded_files import head_of, parsed_object, refuse_large
 from refusal_eval.features.recorded_logs.inspect_sample import Sample, sample_row
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
-from refusal_eval.recorded.log_reader import LogContent, LogReader
 
 HEADER, START, SAMPLES = "header.json", "_journal/start.json", "samples/"
 MOST_JSON = 500_000_000  # bytes of a log in one piece
+Samples = Generator[tuple[str, dict[str, Any]], None, None]  # each with its place
 A_LOG = re.compile(rb'^\s*\{.*"eval"\s*:\s*\{', re.DOTALL)
 
 
@@ -36,11 +37,11 @@ class InspectReader(LogReader):
         if columns:
             raise UserError(f"{path} is a log of inspect, which has no columns; leave `columns` out")
         header, samples = _archived(path) if path.suffix.lower() == ".eval" else _whole(path)
-        with closing(samples):
+        with contextlib.closing(samples):
             return _content(path, header, samples)
 
 
-def _content(path: Path, header: Mapping[str, Any], samples: Iterator[tuple[str, dict[str, Any]]]) -> LogContent:
+def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogContent:
     about = header.get("eval")
     if not isinstance(about, dict) or not isinstance(about.get("model"), str):
         raise UserError(f"{path}: its header names no model: it is no log of inspect")
@@ -73,7 +74,7 @@ def _lost(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], counts: 
     return lost
 
 
-def _archived(path: Path) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str, Any]]]]:
+def _archived(path: Path) -> tuple[dict[str, Any], Samples]:
     archive = Archive(path)
     names = list(archive.names())
     found = next((name for name in (HEADER, START) if name in names), None)
@@ -81,7 +82,7 @@ def _archived(path: Path) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str,
         archive.__exit__(None, None, None)
         raise UserError(f"{path} is no log of inspect: it has neither {HEADER} nor {START}")
 
-    def samples() -> Iterator[tuple[str, dict[str, Any]]]:
+    def samples() -> Samples:
         with archive:
             for name in sorted(name for name in names if name.startswith(SAMPLES) and name.endswith(".json")):
                 yield f"member {name}", parsed_object(archive.text(name), f"{path}, member {name}")
@@ -89,7 +90,7 @@ def _archived(path: Path) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str,
     return parsed_object(archive.text(found), f"{path}, member {found}"), samples()
 
 
-def _whole(path: Path) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str, Any]]]]:
+def _whole(path: Path) -> tuple[dict[str, Any], Samples]:
     refuse_large(path)
     if (size := path.stat().st_size) > MOST_JSON:
         raise UserError(
@@ -103,7 +104,7 @@ def _whole(path: Path) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str, An
     log = parsed_object(text, str(path))
     held = log.pop("samples", None)
 
-    def samples() -> Iterator[tuple[str, dict[str, Any]]]:
+    def samples() -> Samples:
         for number, sample in enumerate(held if isinstance(held, list) else ()):
             if not isinstance(sample, dict):
                 raise UserError(f"{path}, samples[{number}]: must be an object")

@@ -46,11 +46,12 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
     if not isinstance(epoch, int) or epoch < 1 or not isinstance(values.get("id"), str | int):
         raise UserError(f"{sample.place}: has no `id` and `epoch` of a sample")
     texts = sample.part("attachments", dict)
-    choices = sample.part("output", dict).get("choices") or []
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    if isinstance(choices, list) and len(choices) > 1:
+    choices = sample.part("output", dict).get("choices")
+    choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
+    choice: dict[str, Any] = choices[0] if choices else {}
+    if len(choices) > 1:
         counts["they have several choices, and the first is read"] += 1
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
+    message: dict[str, Any] = choice["message"] if isinstance(choice.get("message"), dict) else {}
     answer, reasoning = _text(message.get("content"), texts, counts)
     row = {"messages": _asked(sample, message, texts, counts), "prompt_id": str(values["id"]), "sample": epoch - 1}
     row |= {"answer": answer, "reasoning": reasoning or None, "labels": _labels(sample, counts) or None}

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from refusal_eval.config.log_reader import LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of
 from refusal_eval.features.recorded_logs.columns import refuse_unknown, value_at
 from refusal_eval.features.recorded_logs.label_words import label_of
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
-from refusal_eval.recorded.log_reader import LogContent, LogReader
 
 NAMED = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)")
 ONE_FIELD = re.compile(r"\s*\{\{\s*(?:doc\.)?(\w+)\s*\}\}\s*")  # of `doc_to_text`

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.log_reader import LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.rows import head_columns, read_rows
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of, refuse_large
 from refusal_eval.features.recorded_logs.neutral_row import FIELDS, neutral_row
-from refusal_eval.recorded.log_reader import LogContent, LogReader
 
 
 class NeutralReader(LogReader):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.log_reader import LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.states import FAILED
@@ -13,7 +14,6 @@ from refusal_eval.features.recorded_logs.bounded_files import objects_of, refuse
 from refusal_eval.features.recorded_logs.columns import refuse_unknown, value_at
 from refusal_eval.features.recorded_logs.label_words import WORDS, label_of
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
-from refusal_eval.recorded.log_reader import LogContent, LogReader
 
 # What columns are called where the user names none; the first that is there counts.
 USUAL = {

@@ -1,5 +1,6 @@
 """Readers of other tools' logs and of tables: each is one class, found by `LOG_READERS` (config/kinds.py)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -8,6 +9,7 @@ from refusal_eval.config.kinds import LOG_READERS
 from refusal_eval.core.errors import UserError
 
 LogRow = dict[str, Any]
+MOST_CHARACTERS = 60  # of a name that a file gives
 
 
 class LogContent(NamedTuple):
@@ -66,3 +68,18 @@ def reader_of(path: Path, name: str | None = None) -> LogReader:
             return reader()
     known = "; ".join(reader.reads for reader in readers) or "none in this copy of refusal-eval"
     raise UserError(f"{path} is no file of answers that can be read (readers: {known})")
+
+
+def messages_of(row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what was asked, as a split has it."""
+    return list(row["messages"]) if "messages" in row else [{"role": "user", "content": row["prompt"]}]
+
+
+def split_name(row: Mapping[str, Any], file: str | Path) -> str:
+    """Return the name of the split that a row belongs to: its own, or else that of the file."""
+    return slug(str(row.get("split") or Path(file).stem))
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of an entry."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:MOST_CHARACTERS] or "answers"
