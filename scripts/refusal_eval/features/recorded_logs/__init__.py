@@ -8,3 +8,4 @@ LOG_READERS = {
     "table": "table_reader:TableReader",
 }
 ROW_SOURCES = {"recorded": "recorded_rows:RecordedRows"}
+VERBS = {"judge": "judge_verb:JudgeVerb"}
