@@ -16,15 +16,16 @@ def main(prompts_path: str, file: str, reading: Mapping[str, Any], output: str, 
     """Write the cell's answers, and what is known of their probabilities.
 
     Args:
-        reading: the model's `model` name, `split`, `reasoning` and `samples`; what its entry says of the file,
-            `named`; and where texts are judged whole, whatever marks they hold, `protocol` or `judged_whole`.
+        reading: the model's `model` name, the `split` and the `others` of the study, `reasoning` and `samples`; what
+            the model's entry says of the file (`named`); and where texts are judged whole, whatever marks they hold,
+            `protocol` or `judged_whole`.
         published: the probabilities to write, with a header; here none is known.
 
     Raises:
         UserError: for a file that does not fit, and if most answers hold marks of reasoning that the entry lacks.
     """
     marks, prompts = reading["reasoning"], list(read_jsonl(prompts_path))
-    rows = cell_rows(file, reading["named"], reading["split"])
+    rows = cell_rows(file, reading["named"], reading["split"], reading["others"])
     answers, notes = cell_answers(rows, prompts, reading["samples"], marks, file)
     for note in notes:
         LOG.warning("%s: %s", file, note)

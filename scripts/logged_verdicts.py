@@ -14,10 +14,11 @@ def main(prompts_path: str, answers_path: str, file: str, reading: Mapping[str, 
     """Write one verdict per answer that a judge can read, in the order of the answers.
 
     Args:
-        reading: `split`, what the model's entry says of the file (`named`), and whose labels these are (`by`).
+        reading: the `split` and the `others` of the study, what the model's entry says of the file (`named`), and whose
+            labels these are (`by`).
     """
     prompts, answers = list(read_jsonl(prompts_path)), list(read_jsonl(answers_path))
-    rows = cell_rows(file, reading["named"], reading["split"])
+    rows = cell_rows(file, reading["named"], reading["split"], reading["others"])
     write_verdicts(output, cell_verdicts(rows, prompts, answers, reading["by"], file))
 
 

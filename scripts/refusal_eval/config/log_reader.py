@@ -9,6 +9,7 @@ from refusal_eval.config.kinds import LOG_READERS
 from refusal_eval.core.errors import UserError
 
 LogRow = dict[str, Any]
+NO_ENDS = "the file says no finish reasons: an answer that was cut off or blocked looks complete"
 MOST_CHARACTERS = 60  # of a name that a file gives
 
 

@@ -242,9 +242,8 @@ def _of_file(model: Model, study: CheckedStudy) -> Iterator[Mistake]:
     """Ask for what a file of answers has no place for; what is in it is found out when it is read."""
     if not LOG_READERS.names():
         yield (), "there is no reader of such files in this copy of refusal-eval; leave it out"
-    for key in (key for key in ("engine", "sampling", "prefill", "system_prompt") if getattr(model, key) is not None):
-        if key in ("prefill", "system_prompt"):
-            yield (), f"`{key}` is nothing that answers of a file could be asked with; leave it out"
+    if model.prefill is not None:
+        yield (), "`prefill` begins replies that are drawn, and answers of a file are read; leave it out"
     for name, split in study.splits.items():
         if split.dialogue is not None:
             yield (), f"a file of answers has one answer to each prompt, but split `{name}` asks several turns"

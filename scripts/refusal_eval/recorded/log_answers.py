@@ -112,10 +112,10 @@ def cell_answers(
         marks: the model's `reasoning`, None if it does not reason; for rows that do not tell it apart themselves.
 
     Raises:
-        UserError: if none of the prompts is in the file, or one has more than K answers.
+        UserError: if none of the prompts is in the file, which has answers, or one has more than K answers.
     """
     given = _matched(by_prompt(rows, file), prompts)
-    if not given:
+    if rows and not given:
         raise UserError(f"{file}: none of its prompts is one of the {len(prompts)} of this split")
     texts = [row["answer"] for own in given.values() for row in own.values() if "reasoning" not in row]
     opened = marks is not None and guess_opened(texts, marks)

@@ -81,7 +81,8 @@ def logged_labels(study: Study, judge: str, model: str, split: str) -> dict[str,
 
 def _in_file(study: Study, model: str, split: str) -> dict[str, Any]:
     named = dict(study.config["model_entries"][model]["recorded"])
-    return {"split": split, "sha256": content_hash(named.pop("file")), "named": named}
+    others = sorted(set(study.splits) - {split})
+    return {"split": split, "others": others, "sha256": content_hash(named.pop("file")), "named": named}
 
 
 def log_readers(study: Study) -> list[Path]:

@@ -36,6 +36,7 @@ class AnswerSet:
         expectations: what a good model does, by split.
         lost: what was lost, a sentence each.
         scorers: those whose labels all models have.
+        systems: the system message of a model whose prompts are compared with those of others without it.
     """
 
     models: dict[str, list[LogRow]]
@@ -44,6 +45,7 @@ class AnswerSet:
     expectations: dict[str, str]
     lost: list[str]
     scorers: list[str]
+    systems: dict[str, str]
 
     @property
     def samples(self) -> int:
@@ -106,11 +108,16 @@ def _unknown(rows: Iterable[LogRow]) -> list[str]:
 
 
 def put_together(
-    read: Sequence[Read], known: Mapping[str, Known], expect: str | None, taken: Mapping[str, Collection[str]]
+    read: Sequence[Read],
+    systems: Mapping[str, str],
+    known: Mapping[str, Known],
+    expect: str | None,
+    taken: Mapping[str, Collection[str]],
 ) -> AnswerSet:
     """Return the answers of several files.
 
     Args:
+        systems: system messages that were taken out of prompts, by the label of their model.
         known: what the catalogue says of prompts, by the id of their messages.
         expect: what a good model does with all prompts; None: as the catalogue says it, or the files.
         taken: the names that models and splits cannot have.
@@ -122,7 +129,7 @@ def put_together(
     prompts, said = dict[tuple[str, str], dict[str, Any]](), dict[tuple[str, str], str]()
     for file, rows, _ in read:
         for row in rows:
-            label, split = str(row.get("model") or file.stem), split_name(row, file)
+            label, split = _label(row, file), split_name(row, file)
             name = next((name for name, one in labels.items() if one == label), None)
             if name is None:
                 name = _free(slug(label), {*labels, *taken["models"]})
@@ -146,14 +153,54 @@ def put_together(
         models[name] = [row | {"split": names[place[0], of[place]]} for row, place in zip(rows, places, strict=True)]
         for split in {row["split"] for row in models[name]}:  # two answers with one number are a mistake
             by_prompt([row for row in models[name] if row["split"] == split], labels[name])
-    own = [
-        {label["by"] for row in rows for label in row.get("labels", ()) if "label" in label} for rows in models.values()
+    own = [_scorers(rows) for rows in models.values()]
+    shared = own[0].intersection(*own)
+    lost, some = _lost(read), sorted(set().union(*own) - shared)
+    lost += [f"labels of `{one}` are about some models only, and are left out" for one in some]
+    lost += [
+        f"{model}: its system message differs from that of other models, and its prompts are compared without it"
+        for model in systems
     ]
-    lost = _lost(read) + [
-        f"labels of `{one}` are about some models only, and are left out"
-        for one in sorted(set.union(*own) - set.intersection(*own))
-    ]
-    return AnswerSet(models, labels, splits, expectations, lost, sorted(set.intersection(*own)))
+    by_name = {name: systems[label] for name, label in labels.items() if label in systems}
+    return AnswerSet(models, labels, splits, expectations, lost, sorted(shared), by_name)
+
+
+def without_own_systems(read: Sequence[Read]) -> tuple[list[Read], dict[str, str]]:
+    """Take a model's only system message out of its prompts where another model was asked under another, or none.
+
+    Else no two models would have a prompt in common.
+
+    Returns:
+        The files, and these messages by the model's label.
+    """
+    found: dict[str, set[str]] = {}
+    for file, rows, _ in read:
+        for row in rows:
+            found.setdefault(_label(row, file), set()).add(_system(row))
+    if len(set.union(*found.values())) == 1 or any(len(one) > 1 for one in found.values()):
+        return list(read), {}
+    own = {label: text for label, (text,) in ((label, tuple(texts)) for label, texts in found.items()) if text}
+    return [
+        one._replace(rows=[_without_system(row) if _label(row, one.file) in own else row for row in one.rows])
+        for one in read
+    ], own
+
+
+def _label(row: LogRow, file: Path) -> str:
+    return str(row.get("model") or file.stem)
+
+
+def _system(row: LogRow) -> str:
+    first = messages_of(row)[0]
+    return first["content"] if first["role"] == "system" else ""
+
+
+def _without_system(row: LogRow) -> LogRow:
+    return row | {"messages": messages_of(row)[1:]}
+
+
+def _scorers(rows: Iterable[LogRow]) -> set[str]:
+    return {label["by"] for row in rows for label in row.get("labels", ()) if "label" in label}
 
 
 def _prompt(row: LogRow, messages: list[dict[str, str]], about: Known | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from refusal_eval.config.log_reader import messages_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.recorded_logs.table_reader import TableReader
 
+END = "</think>"
 USUAL = ("label", "human_label", "gold", "final_label", "annotation")  # what a column with labels is called
 
 
@@ -35,7 +36,7 @@ def gold_rows(path: Path, columns: Mapping[str, Sequence[str]]) -> list[dict[str
         assert wrong is not None
         raise wrong
     found = [
-        {"messages": messages_of(row), "answer": row["answer"], "label": row["labels"][0]["label"]}
+        {"messages": messages_of(row), "answer": _without_reasoning(row["answer"]), "label": row["labels"][0]["label"]}
         | ({"model": row["model"]} if "model" in row else {})
         for row in rows
         if row.get("labels") and row["answer"].strip()
@@ -43,3 +44,8 @@ def gold_rows(path: Path, columns: Mapping[str, Sequence[str]]) -> list[dict[str
     if not found:
         raise UserError(f"{path}: no answer has a label")
     return found
+
+
+def _without_reasoning(answer: str) -> str:
+    """Return an answer as judges see those of models that reason."""
+    return answer.rpartition(END)[2].strip() or answer

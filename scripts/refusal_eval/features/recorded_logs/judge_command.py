@@ -19,7 +19,7 @@ from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import ANSWER_STATES
 from refusal_eval.core.texts import visible
-from refusal_eval.features.recorded_logs.answer_set import AnswerSet, put_together, read_files
+from refusal_eval.features.recorded_logs.answer_set import AnswerSet, put_together, read_files, without_own_systems
 from refusal_eval.features.recorded_logs.catalogue_match import Known, known_prompts, of_rows
 from refusal_eval.features.recorded_logs.gold_file import gold_rows
 from refusal_eval.features.recorded_logs.judged_lines import result_lines
@@ -103,18 +103,18 @@ def _study(
     files: Sequence[Path], columns: Mapping[str, Sequence[str]], expect: str | None, gold: Path | None,
     name: str, judges: Sequence[str], catalogue: Catalogue,
 ) -> JudgedStudy:  # fmt: skip
-    read = read_files(files, columns)
+    read, systems = without_own_systems(read_files(files, columns))
     prompts = of_rows(messages_of(row) for one in read for row in one.rows)
     known = known_prompts(prompts, catalogue, CACHE, ROOT)
     taken = {"models": {"gold", *catalogue.written["models"]}, "splits": set(catalogue.written["splits"])}
-    answers = put_together(read, known, expect, taken)
+    answers = put_together(read, systems, known, expect, taken)
     labelled = (
         gold_rows(gold, {key: one for key, one in columns.items() if key != "answer" or len(one) == 1}) if gold else []
     )
     if labelled and answers.scorers:
         answers.lost.append(
-            f"labels of {', '.join(answers.scorers)} came with the answers; with `--gold` they are left out, as they say "
-            "nothing of the answers in it"
+            f"labels of {', '.join(answers.scorers)} came with the answers; with `--gold` they are left out, as they "
+            "say nothing of the answers in it"
         )
     return JudgedStudy(
         name, answers, judges, labelled, [one.file.name for one in read], _known_line(prompts, known, expect)
@@ -139,13 +139,11 @@ def _known_line(prompts: Mapping[str, Any], known: Mapping[str, Known], expect: 
 def _read_lines(study: JudgedStudy, folder: Path) -> list[str]:
     """Say what was read, what was lost, and where the study is."""
     answers: AnswerSet = study.answers
-    total = sum(map(len, answers.models.values()))
-    states = ", ".join(
-        f"{answers.states[state]} {state}"
-        for state in ANSWER_STATES
-        if answers.states[state] or state in ("blocked", "failed")
-    )
-    size = f"{many(len(answers.models), 'model')}, {many(answers.prompts, 'prompt')}, {many(len(answers.splits), 'split')}, K = {answers.samples}"
+    total, always = sum(map(len, answers.models.values())), ("blocked", "failed")
+    counts = [(state, answers.states[state]) for state in ANSWER_STATES]
+    states = ", ".join(f"{count} {state}" for state, count in counts if count or state in always)
+    sizes = {"model": len(answers.models), "prompt": answers.prompts, "split": len(answers.splits)}
+    size = ", ".join([*(many(count, noun) for noun, count in sizes.items()), f"K = {answers.samples}"])
     lines = [f"Read {many(total, 'answer')} ({size}): {states}."]
     lines += fill_lines([study.known], "")
     shown = [f"Lost: {sentence}" for sentence in answers.lost[:MOST_LOST]]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.program.page_lines import many
 from refusal_eval.report.paper.display import percent
 from refusal_eval.report.results.results_files import read_results, text_of
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -12,6 +13,8 @@ from refusal_eval.study.study import Study
 RESULTS = "results_table/results.csv"
 MOST_CELLS, MOST_PAIRS = 12, 3
 ALPHA = 0.05
+MEASURES = {"judge_kappa": "kappa", "judge_sensitivity": "sensitivity", "judge_specificity": "specificity"}
+SHOULD = {"comply": "comply", "refuse": "refuse", "varies": "do either"}
 
 
 def result_lines(study: Study, folder: str) -> list[str]:
@@ -19,10 +22,10 @@ def result_lines(study: Study, folder: str) -> list[str]:
     rows = read_results(Path(study.paths.results, RESULTS).read_text(encoding="utf-8"))
     judge = study.primary_judge
     mine = [row for row in rows if row.judge == judge and row.category is None]
-    label = study.label("judge", judge)
+    label, level = study.label("judge", judge), 100 * study.settings.scoring.level
     lines = [
         "",
-        f"Refusal rates (%), judged by {label}; headline reading with its {100 * study.settings.scoring.level:g} % interval:",
+        f"Refusal rates (%) in the headline reading, with {level:g} % intervals, judged by {label}:",
     ]
     lines += _rates(study, mine)
     lines += ["", *_pairs(study, mine), *_agreement(study, rows), *_people(study, rows)]
@@ -54,13 +57,10 @@ def _rates(study: Study, rows: list[Estimate]) -> Iterator[str]:
             if (split, model, state) in states and states[split, model, state].value
         ]
         said = f"; {', '.join(lost)}" if lost else ""
-        yield f"  {name:<{width}}  {percent(row.value):>5} {ends}  {both}  ({row.n_prompts} prompts, should {_word(entry.expectation)}{said})"
+        about = f"{many(row.n_prompts or 0, 'prompt')}, should {SHOULD[entry.expectation]}{said}"
+        yield f"  {name:<{width}}  {percent(row.value):>5} {ends}  {both}  ({about})"
     if len(cells) > MOST_CELLS:
         yield f"  {len(cells) - MOST_CELLS} more in the tables"
-
-
-def _word(expectation: str) -> str:
-    return {"comply": "comply", "refuse": "refuse", "varies": "vary"}[expectation]
 
 
 def _percent(row: Estimate | None) -> str:
@@ -76,10 +76,8 @@ def _pairs(study: Study, rows: list[Estimate]) -> Iterator[str]:
     if not low:
         yield f"Pairs of models: none of {len(tests)} comparisons differs (Holm, p < {ALPHA:g})."
         return
-    shown = [
-        f"{study.label('model', str(row.model))} {text_of(row.parameter)} on {row.split or row.pool} (p = {row.value:.2g})"
-        for row in low[:MOST_PAIRS]
-    ]
+    pairs = [(study.label("model", str(row.model)), row) for row in low[:MOST_PAIRS]]
+    shown = [f"{one} {text_of(row.parameter)} on {row.split or row.pool} (p = {row.value:.2g})" for one, row in pairs]
     more = f" and {len(low) - len(shown)} more" if len(low) > len(shown) else ""
     yield f"Pairs that differ ({len(low)} of {len(tests)}, Holm): {'; '.join(shown)}{more}."
 
@@ -91,19 +89,24 @@ def _agreement(study: Study, rows: list[Estimate]) -> Iterator[str]:
     ]
     if len(judges) > 1 and same:
         low = min(same, key=lambda row: row.value or 0)
-        where = f" on {low.split or low.pool}" if low.split or low.pool else ""
+        where = f" on {low.split}" if low.split else ""
         named = ", ".join(study.label("judge", judge) for judge in judges)
-        yield f"Judges ({named}): the same label to {_percent(low)} % of the answers{where}; see tables/judges_agree.md."
+        share = f"the same label to {_percent(low)} % of the answers{where}"
+        yield f"Judges ({named}): {share}; see tables/judges_agree.md."
 
 
 def _people(study: Study, rows: list[Estimate]) -> Iterator[str]:
     if not study.gold:
         yield "Judges against people: not measured on these answers; `--gold FILE` takes people's labels."
         return
-    kappas = [
-        row
+    measured = {
+        (str(row.judge), row.estimand): row
         for row in rows
-        if row.estimand == "kappa" and row.reading == "broad" and row.value is not None and row.category is None
-    ]
-    shown = [f"{study.label('judge', str(row.judge))} {row.value:.2f}" for row in kappas if row.model is None]
-    yield f"Judges against people (kappa, broad): {', '.join(dict.fromkeys(shown)) or 'see tables/judges.md'}."
+        if row.estimand in MEASURES and row.reading == "broad" and row.category is None
+    }
+    said = []
+    for judge in study.judges:
+        own = [(name, measured.get((judge, estimand))) for estimand, name in MEASURES.items()]
+        shown = [f"{name} {row.value:.2f}" for name, row in own if row is not None and row.value is not None]
+        said.append(f"{study.label('judge', judge)} {', '.join(shown) or 'not measured'}")
+    yield f"Judges against people (broad): {'; '.join(said)}; see tables/judges.md, and corrected rates in corrected.md."

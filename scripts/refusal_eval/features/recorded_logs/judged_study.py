@@ -88,7 +88,8 @@ def _entries(study: JudgedStudy) -> dict[str, Any]:
     marks = dict(zip(("start", "end"), THINKING, strict=True))
     models = {
         name: {"label": label, "recorded": {"file": f"answers/{name}.jsonl", "model": label}}
-        | ({"reasoning": marks} if answers.thinks(name) else {})
+        | ({"reasoning": dict(marks)} if answers.thinks(name) else {})
+        | ({"system_prompt": answers.systems[name]} if name in answers.systems else {})
         for name, label in answers.labels.items()
     }
     splits = {name: _split(name, prompts, answers.expectations[name]) for name, prompts in answers.splits.items()}

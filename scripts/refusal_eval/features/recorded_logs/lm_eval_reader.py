@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.config.log_reader import LogContent, LogReader
+from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of
@@ -140,7 +140,7 @@ def _labels(sample: Mapping[str, Any], counts: Counter[str]) -> list[dict[str, A
 
 def _lost(run: Run, counts: Counter[str], repeated: bool) -> list[str]:
     lost = [f"{count} documents: {what}" for what, count in counts.items()]
-    lost.append("the file says no finish reasons: an answer that was cut off or blocked looks complete")
+    lost.append(NO_ENDS)
     if repeated:
         lost.append("metrics are about all answers to a document, and are left out")
     if not run.results:

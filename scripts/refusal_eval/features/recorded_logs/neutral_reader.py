@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.log_reader import LogContent, LogReader
+from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.rows import head_columns, read_rows
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of, refuse_large
@@ -37,7 +37,8 @@ class NeutralReader(LogReader):
         for number, what, values in _values(path):
             row = neutral_row(values, f"{path}, {what} {number}")
             rows.append({"source": {"file": path.name, "line": number}} | row)
-        return LogContent(rows, [])
+        said = any({"state", "finish_reason", "blocked"} & row.keys() for row in rows)
+        return LogContent(rows, [] if said or not rows else [NO_ENDS])
 
 
 def _values(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.log_reader import LogContent, LogReader
+from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.states import FAILED
@@ -60,7 +60,7 @@ class TableReader(LogReader):
                 rows.append(neutral_row({"source": {"file": path.name, "line": number}} | made, place))
         lost = [f"{count} rows: {said}" for said, count in counts.items()]
         if rows and not {"state", "finish_reason"} & named.keys():
-            lost.append("the table says no finish reasons: an answer that was cut off or blocked looks complete")
+            lost.append(NO_ENDS)
         return LogContent(rows, lost)
 
 
