@@ -222,6 +222,10 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
             yield ("judges", reader, "by"), message
         if asked:
             message = f"reads verdicts that came with recorded answers, and model `{asked[0]}` has none (`recorded`)"
+            if by is not None:
+                message = (
+                    f"reads labels out of files of answers, and model `{asked[0]}` has none (`recorded: {{file: ...}}`)"
+                )
             yield here, message
         if study.names("gold"):
             yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"

@@ -58,6 +58,10 @@ def command(
         ),
     ] = None,
     gold: Annotated[Path | None, typer.Option(metavar="FILE", help="Table with people's labels of answers.")] = None,
+    gold_columns: Annotated[
+        Names,
+        typer.Option(metavar="label=A", help="Which columns of that table hold what.", show_default="as --columns"),
+    ] = None,
     into: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of the study.", show_default="NAME")
     ] = None,
@@ -69,7 +73,8 @@ def command(
     Reads the answers, writes a study into a folder, runs it, and says what came out. Nothing is drawn: no engine, no
     weights and no network, unless a judge that you name needs them. The study can be changed and run again.
     """
-    named, judges = _columns(columns), _listed(judge) or list(JUDGES)
+    named, judges = _columns(columns, "--columns"), _listed(judge) or list(JUDGES)
+    of_gold = {field: names[:1] for field, names in named.items()} | _columns(gold_columns, "--gold-columns")
     wanted = name or slug(files[0].stem)
     if not re.fullmatch(SLUG, wanted):
         raise typer.BadParameter(f"`{wanted}`: lower-case letters, digits, `.`, `_` and `-`", param_hint="--name")
@@ -78,7 +83,8 @@ def command(
         raise typer.BadParameter(f"{shown_path(folder)} is there already; choose another folder", param_hint="--into")
     catalogue = _catalogue()
     _refuse_unknown(judges, catalogue)
-    study = _study(files, named, expect, gold, wanted, judges, catalogue)
+    labelled = gold_rows(gold, of_gold) if gold else []
+    study = _study(files, named, expect, labelled, wanted, judges, catalogue)
     config = write_study(study, folder)
     for line in _read_lines(study, folder):
         typer.echo(visible(line))
@@ -100,17 +106,19 @@ def command(
 
 
 def _study(
-    files: Sequence[Path], columns: Mapping[str, Sequence[str]], expect: str | None, gold: Path | None,
-    name: str, judges: Sequence[str], catalogue: Catalogue,
-) -> JudgedStudy:  # fmt: skip
+    files: Sequence[Path],
+    columns: Mapping[str, Sequence[str]],
+    expect: str | None,
+    labelled: Sequence[Mapping[str, Any]],
+    name: str,
+    judges: Sequence[str],
+    catalogue: Catalogue,
+) -> JudgedStudy:
     read, systems = without_own_systems(read_files(files, columns))
     prompts = of_rows(messages_of(row) for one in read for row in one.rows)
     known = known_prompts(prompts, catalogue, CACHE, ROOT)
     taken = {"models": {"gold", *catalogue.written["models"]}, "splits": set(catalogue.written["splits"])}
     answers = put_together(read, systems, known, expect, taken)
-    labelled = (
-        gold_rows(gold, {key: one for key, one in columns.items() if key != "answer" or len(one) == 1}) if gold else []
-    )
     if labelled and answers.scorers:
         answers.lost.append(
             f"labels of {', '.join(answers.scorers)} came with the answers; with `--gold` they are left out, as they "
@@ -186,13 +194,13 @@ def _refuse_unknown(judges: Sequence[str], catalogue: Catalogue) -> None:
             raise typer.BadParameter(f"there is no judge `{judge}` in the catalogue{known}", param_hint="--judge")
 
 
-def _columns(said: Names) -> dict[str, list[str]]:
+def _columns(said: Names, option: str) -> dict[str, list[str]]:
     """Return which columns hold what: `prompt=question,answer=gpt,answer=qwen`."""
     found: dict[str, list[str]] = {}
     for part in (part for text in said or () for part in text.split(",")):
         field, equals, column = part.partition("=")
         if not (equals and field.strip() and column.strip()):
-            raise typer.BadParameter(f"`{part}` is not FIELD=COLUMN, such as prompt=question", param_hint="--columns")
+            raise typer.BadParameter(f"`{part}` is not FIELD=COLUMN, such as prompt=question", param_hint=option)
         found.setdefault(field.strip(), []).append(column.strip())
     return found
 

@@ -109,4 +109,4 @@ def _people(study: Study, rows: list[Estimate]) -> Iterator[str]:
         own = [(name, measured.get((judge, estimand))) for estimand, name in MEASURES.items()]
         shown = [f"{name} {row.value:.2f}" for name, row in own if row is not None and row.value is not None]
         said.append(f"{study.label('judge', judge)} {', '.join(shown) or 'not measured'}")
-    yield f"Judges against people (broad): {'; '.join(said)}; see tables/judges.md, and corrected rates in corrected.md."
+    yield f"Judges against people (broad): {'; '.join(said)}; see tables/judges.md and tables/corrected.md."
