@@ -385,7 +385,7 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
         if entries and list in origins and not isinstance(part, int) and str(part).startswith(("list[", "function-")):
             continue  # the member of a union that is a list
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
-        if part == "[key]" or not (entries or inner) or str(part).startswith("literal["):
+        if part == "[key]" or not (entries or inner) or str(part).startswith(("literal[", "constrained-str")):
             continue
         path.append(part)
         owner = entries[0] if entries and not isinstance(part, int) else None  # beside a list
