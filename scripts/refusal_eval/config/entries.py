@@ -141,9 +141,16 @@ class RecordedFile(Entry):
         return {field: [names] if isinstance(names, str) else list(names) for field, names in self.columns.items()}
 
 
+def _need_no_engine_in_files(schema: dict[str, Any]) -> None:
+    """Let a JSON schema of models allow those whose answers are in a file."""
+    schema["required"] = [key for key in schema["required"] if key not in ("engine", "sampling")]
+
+
 @with_feature_keys(MODEL_KEYS)
 class Model(Entry):
     """What is evaluated: an engine with a system prompt, chat-template options and sampling."""
+
+    model_config = ConfigDict(json_schema_extra=_need_no_engine_in_files)
 
     engine: Slug | None = Field(
         description="Name of an engine of the catalogue. Not needed with `recorded: {file: ...}`."
