@@ -10,8 +10,8 @@ from test_compat import ANSWERS, PUBLISHED, VERDICTS, prompts, units_of
 from refusal_eval.__main__ import main
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.published import export_command
-from refusal_eval.features.published.export_command import DIFFERENT, export
+from refusal_eval.features.published import published_export
+from refusal_eval.features.published.published_export import export
 from refusal_eval.features.published.published_cell import published_cell
 from refusal_eval.features.published.published_layout import ANSWERS as ANSWERS_FILE
 from refusal_eval.features.published.published_layout import (
@@ -24,6 +24,7 @@ from refusal_eval.features.published.published_layout import (
     recomputed,
     write_folder,
 )
+from refusal_eval.tools.export.export_command import DIFFERENT
 
 HOSTED = {
     "engines": {"far": {"kind": "chat", "address": "https://host", "served": "big"}},
@@ -75,14 +76,14 @@ def test_an_export_replaces_nothing_outside_the_folder_of_its_study(project):
     with pytest.raises(UserError, match=r"answers.json is there already; choose another --output"):
         export(config, config["judges"][0], project.folder / "outs", ())
     with pytest.raises(UserError, match="run it"):  # the study's own is made again
-        export(config, config["judges"][0], export_command.own_folder(config), ())
+        export(config, config["judges"][0], published_export.own_folder(config), ())
     assert theirs.read_text() == "[]"
 
 
 @pytest.mark.parametrize("dropped", ["dropped/{split}", "{model}/dropped"])
 def test_an_export_stands_beside_none_of_what_the_study_no_longer_has(project, dropped):
     config = project.load()
-    own = export_command.own_folder(config)
+    own = published_export.own_folder(config)
     names = {"model": config["models"][0], "split": config["splits"][0]}
     for cell in (dropped.format(**names), "{model}/{split}".format(**names)):
         project.write(own / cell / "answers.json", "[]")
@@ -101,7 +102,7 @@ def test_nothing_is_exported_of_a_study_that_has_changed_since_it_ran(project):
     files.append(f"published/scores/{judge}/{model}/{split}.json")
     for name in files:
         project.write(results / name, "")
-    paths = [export_command.own_folder(config).parents[1] / name for name in files]
+    paths = [published_export.own_folder(config).parents[1] / name for name in files]
     for path in paths:
         with pytest.raises(UserError, match=rf"{re.escape(str(path))} is not of the study as it is now: run the study"):
             export(config, judge, project.folder / "outs", set(paths) - {path})

@@ -204,6 +204,9 @@ ROW_READERS = Registry("reader of rows", "ROW_READERS")
 # Readers of answers that other tools wrote down (`config.log_reader.LogReader`), in the order in which they are asked.
 LOG_READERS = Registry("reader of answers", "LOG_READERS")
 
+# Forms in which `refusal-eval export` writes a study (`program.exporter.Exporter`).
+EXPORTERS = Registry("form of an export", "EXPORTERS")
+
 # Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
 LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")

@@ -51,5 +51,6 @@ VERBS = Registry(
         "compare": "refusal_eval.tools.compare.compare_verb:CompareVerb",
         "power": "refusal_eval.tools.power.power_verb:PowerVerb",
         "store": "refusal_eval.tools.store.store_verb:StoreVerb",
+        "export": "refusal_eval.tools.export.export_verb:ExportVerb",
     },
 )

@@ -11,4 +11,5 @@ FILES = {
 }
 TABLES = {"protocol_effects": "effects_table:ProtocolEffectsTable"}
 PROTOCOLS = {"compat": "compat_protocol:CompatProtocol"}
-VERBS = {"import": "import_verb:ImportVerb", "export": "export_verb:ExportVerb"}
+VERBS = {"import": "import_verb:ImportVerb"}
+EXPORTERS = {"published": "published_exporter:PublishedExporter"}

@@ -2,9 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
@@ -19,13 +17,9 @@ from refusal_eval.features.published.published_layout import (
     text_mark,
     write_folder,
 )
-from refusal_eval.program.snakemake_summary import current_files
-from refusal_eval.program.study_file import DEMO, ROOT, StudyFile, load_config
 from refusal_eval.recorded.recorded_folder import recorded_votes
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-
-DIFFERENT = 3
 
 
 def export(config: Mapping[str, Any], judge: str, output: Path, current: Collection[Path]) -> int:
@@ -105,37 +99,3 @@ def check(folder: Path) -> list[str]:
         print(f"{name}: {len(scores)} of {len(read.probabilities)} prompts scored; {values}")
         lines += [f"{name}: {difference}" for difference in differences(read)]
     return lines
-
-
-def command(
-    study: StudyFile = DEMO,
-    judge: Annotated[str | None, typer.Option(help="Whose verdicts.", show_default="the primary judge")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where to.", show_default="results/STUDY/published/export"),
-    ] = None,
-    check_folder: Annotated[
-        Path | None,
-        typer.Option("--check", metavar="FOLDER", help="Check a folder in that layout instead; exports nothing."),
-    ] = None,
-) -> None:
-    """Write a finished study in the layout of the published library, or check a folder in that layout.
-
-    An export is FOLDER/MODEL/SPLIT/ with answers.json, judge_scores.json, censor_scores.json and
-    censor_scores_metrics.json. It holds prompts and answers: do not publish it.
-
-    A check reads every folder below FOLDER with an answers.json, computes its scores and metrics again from answers and
-    judge scores, prints them, and says where the folder has others (exit code 3).
-    """
-    if check_folder is not None:
-        if judge or output:
-            raise typer.BadParameter("--check exports nothing: leave out --judge and --output")
-        found = check(check_folder)
-        typer.echo("\n".join(["Differences:", *found]) if found else "What the folders say follows from their answers.")
-        if found:
-            raise typer.Exit(DIFFERENT)
-        return
-    config, file = load_config(study)
-    folder = output or own_folder(config)
-    count = export(config, judge or config["primary_judge"], folder, current_files(file, ROOT))
-    typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")

@@ -4,13 +4,13 @@ from refusal_eval.program.verb import Command, Verb
 
 
 class ExportVerb(Verb):
-    """A finished study in the published library's layout."""
+    """A finished study in a form that others read."""
 
     name = "export"
-    does = "write a finished study in the published library's layout"
+    does = "write a finished study for other programs: inspect, the hub, the published library"
 
     @staticmethod
     def command() -> Command:
-        from refusal_eval.features.published.export_command import command
+        from refusal_eval.tools.export.export_command import command
 
         return command

@@ -1,0 +1,148 @@
+"""What is exported of a study: its cells with prompts, answers and verdicts, and its results."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from refusal_eval.ask.render import with_system_prompt
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, shown_path
+from refusal_eval.core.hints import nearest
+from refusal_eval.core.states import place_of
+from refusal_eval.program.exporter import ExportOrder
+from refusal_eval.report.results.results_files import read_results, text_of
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.study.dialogues import conversation, earlier_replies
+from refusal_eval.study.study import Study
+
+ExportedRow = Mapping[str, Any]
+Place = tuple[str, int, int]  # prompt id, sample, turn
+
+
+class ExportedCell(NamedTuple):
+    """One model on one split.
+
+    Attributes:
+        prompts: by id.
+        answers: in the order of their file.
+        verdicts: of each judge, by the place of the answer.
+        system: the model's system prompt.
+    """
+
+    model: str
+    split: str
+    expectation: str
+    prompts: dict[str, ExportedRow]
+    answers: list[ExportedRow]
+    verdicts: dict[str, dict[Place, ExportedRow]]
+    system: str | None
+
+    def asked(self, answer: ExportedRow) -> list[dict[str, str]]:
+        """Return the messages that an answer answers, the model's system prompt and its earlier replies included."""
+        prompt, replies = self.prompts[answer["prompt_id"]], dict[int, str]()
+        if answer["turn"]:
+            own = [one for one in self.answers if place_of(one)[:2] == place_of(answer)[:2]]
+            replies = earlier_replies(own, answer["turn"])
+        return with_system_prompt(conversation(prompt, answer["turn"], replies), self.system)
+
+    def read(self, answer: ExportedRow) -> dict[str, ExportedRow]:
+        """Return the verdicts on an answer, by judge."""
+        place = place_of(answer)
+        return {judge: own[place] for judge, own in self.verdicts.items() if place in own}
+
+
+class StudyExport:
+    """A finished study, as it is exported.
+
+    Raises:
+        UserError: if it has not the judge, has not made what is exported, or has changed since.
+    """
+
+    def __init__(self, order: ExportOrder) -> None:
+        self.study = study = Study(order.config)
+        if order.judge is not None and order.judge not in study.judges:
+            known = ", ".join(study.judges)
+            raise UserError(f"the study has no judge `{order.judge}`{nearest(order.judge, study.judges)}; it has {known}")
+        self.judges = [order.judge] if order.judge else list(study.judges)
+        self.results_file = Path(study.paths.of("results"))
+        cells = [(model, split) for model in study.models for split in study.splits]
+        needed = [self.results_file]
+        for model, split in cells:
+            needed += [Path(study.paths.of("prompts", split=split)), self._answers(model, split)]
+            needed += [self._verdicts(judge, model, split) for judge in self.judges]
+        _refuse_old(dict.fromkeys(needed), order.current)
+        self.names = cells
+
+    def cells(self) -> Iterator[ExportedCell]:
+        """Yield the cells, each read when it is its turn."""
+        for model, split in self.names:
+            prompts = {row["id"]: row for row in read_jsonl(self.study.paths.of("prompts", split=split))}
+            verdicts = {
+                judge: {place_of(row): row for row in read_jsonl(self._verdicts(judge, model, split))}
+                for judge in self.judges
+            }
+            answers = list(read_jsonl(self._answers(model, split)))
+            entry = self.study.models[model]
+            expectation = self.study.splits[split].expectation
+            yield ExportedCell(model, split, expectation, prompts, answers, verdicts, entry.system_prompt)
+
+    def results(self) -> list[Estimate]:
+        """Return the rows of the results table that are about these judges, or no judge."""
+        rows = read_results(self.results_file.read_text(encoding="utf-8"))
+        return [row for row in rows if row.judge is None or row.judge in self.judges]
+
+    @cached_property
+    def rates(self) -> dict[tuple[str, str, str, str], Estimate]:
+        """Return the refusal rates by (judge, model, split, reading)."""
+        return {
+            (str(row.judge), str(row.model), str(row.split), str(row.reading)): row
+            for row in self.results()
+            if row.estimand == "refusal_rate" and row.split and row.category is None and not text_of(row.parameter)
+        }
+
+    def _answers(self, model: str, split: str) -> Path:
+        return Path(self.study.paths.of("answers", model=model, split=split))
+
+    def _verdicts(self, judge: str, model: str, split: str) -> Path:
+        return Path(self.study.paths.of("verdicts", judge=judge, model=model, split=split))
+
+
+def _refuse_old(needed: Sequence[Path] | dict[Path, None], current: Collection[Path]) -> None:
+    for path in needed:
+        if not path.is_file():
+            raise UserError(f"there is no {path}: run the study, then export it")
+        if path not in current:
+            raise UserError(f"{path} is not of the study as it is now: run the study again, then export it")
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder next to `folder`, and rename it to `folder` if the block succeeds.
+
+    Raises:
+        UserError: if there is something under that name.
+    """
+    refuse_there(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+    try:
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        yield temporary
+        refuse_there(folder)
+        os.rename(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def refuse_there(folder: Path) -> None:
+    """Raise `UserError` if there is something under this name."""
+    if os.path.lexists(folder):
+        raise UserError(f"{shown_path(folder)} is there already; choose another --output or move it away")

@@ -1,0 +1,1 @@
+"""A finished study in the forms that others read."""
