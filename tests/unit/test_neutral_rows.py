@@ -5,11 +5,13 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
+from project import ROOT
 
 from refusal_eval.config.log_reader import reader_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import ANSWER_STATES, BLOCKERS, LABELS
 from refusal_eval.features.recorded_logs.neutral_row import NeutralRow, neutral_row
+from refusal_eval.features.recorded_logs.table_reader import LABEL, USUAL
 
 pytestmark = pytest.mark.feature("recorded_logs")
 LEAST = {"prompt": "How do I kill a process?", "answer": "Use kill."}
@@ -116,3 +118,11 @@ def test_states_and_labels_are_those_of_answers_and_verdicts():
     assert fields["properties"]["state"]["anyOf"][0]["enum"] == list(ANSWER_STATES)
     assert fields["$defs"]["NeutralLabel"]["properties"]["label"]["anyOf"][0]["enum"] == list(LABELS)
     assert fields["$defs"]["NeutralBlock"]["properties"]["by"]["anyOf"][0]["enum"] == list(BLOCKERS)
+
+
+def test_the_page_explains_every_field_and_the_readers_that_there_are():
+    page = (ROOT / "docs" / "how-to" / "judge_answers.md").read_text(encoding="utf-8")
+    table = page.partition("## The neutral row")[2]
+    assert [field for field in NeutralRow.model_fields if f"`{field}`" not in table] == []
+    columns = page.partition("| **tables**")[2].partition("\n")[0]
+    assert [field for field in (*USUAL, LABEL) if f"`{field}`" not in columns] == []

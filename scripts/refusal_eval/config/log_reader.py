@@ -17,7 +17,7 @@ class LogContent(NamedTuple):
     """What a file of answers holds.
 
     Attributes:
-        rows: neutral rows, as plain JSON (docs/reference/neutral_rows.md).
+        rows: neutral rows, as plain JSON (docs/how-to/judge_answers.md).
         lost: what the file has or lacks that is lost to its reader, a sentence each.
     """
 
