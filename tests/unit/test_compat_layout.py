@@ -11,8 +11,8 @@ from refusal_eval.__main__ import main
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.published import published_export
-from refusal_eval.features.published.published_export import export
 from refusal_eval.features.published.published_cell import published_cell
+from refusal_eval.features.published.published_export import export
 from refusal_eval.features.published.published_layout import ANSWERS as ANSWERS_FILE
 from refusal_eval.features.published.published_layout import (
     JUDGE_SCORES,

@@ -54,7 +54,8 @@ class HubExporter(Exporter):
         held = "It holds no prompts and no answers."
         if level != LABELS:
             held = "It holds prompts and answers: do not publish it before you know that you may."
-        return [f"{', '.join(f'{count} {name}' for name, count in counts.items())} in {shown_path(order.folder)}. {held}"]
+        made_of = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return [f"{made_of} in {shown_path(order.folder)}. {held}"]
 
 
 @contextlib.contextmanager

@@ -28,7 +28,15 @@ STATES = pa.schema(
         **{f"usage_{name}": WHOLE for name in ("input", "cached", "output")},
     }
 )
-VERDICTS = {**PLACE, "judge": TEXT, "state": TEXT, "label": TEXT, "p_refusal": REAL, "kind": TEXT, "flags": pa.list_(TEXT)}
+VERDICTS = {
+    **PLACE,
+    "judge": TEXT,
+    "state": TEXT,
+    "label": TEXT,
+    "p_refusal": REAL,
+    "kind": TEXT,
+    "flags": pa.list_(TEXT),
+}
 MESSAGES = pa.list_(pa.struct({"role": TEXT, "content": TEXT}))
 SAID = pa.list_(pa.struct({"by": TEXT, "label": TEXT, "probability": REAL, "reason": TEXT}))
 STOPPED = pa.struct({**dict.fromkeys(BLOCK, TEXT), "partial": TEXT})

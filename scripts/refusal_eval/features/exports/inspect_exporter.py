@@ -49,5 +49,5 @@ def _samples(cell: ExportedCell, level: Level) -> Iterator[dict[str, Any]]:
 
 def _time(path: Path) -> str:
     """When the results were made."""
-    made = datetime.datetime.fromtimestamp(int(path.stat().st_mtime), datetime.timezone.utc)
+    made = datetime.datetime.fromtimestamp(int(path.stat().st_mtime), datetime.UTC)
     return made.isoformat()

@@ -51,7 +51,12 @@ def header_of(
         "task_attribs": {},
         "task_args": {},
         "task_args_passed": {},
-        "dataset": {"name": cell.split, "samples": len(cell.prompts), "sample_ids": list(cell.prompts), "shuffled": False},
+        "dataset": {
+            "name": cell.split,
+            "samples": len(cell.prompts),
+            "sample_ids": list(cell.prompts),
+            "shuffled": False,
+        },
         "model": cell.model,
         "model_generate_config": {},
         "model_args": {},

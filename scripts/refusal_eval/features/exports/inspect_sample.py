@@ -8,7 +8,12 @@ from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedR
 from refusal_eval.program.exporter import ALL, LABELS, Level
 
 OURS = "refusal_eval"  # in a sample's metadata: what the log has no field for
-STOPS = {BLOCKED: "content_filter", TRUNCATED: "max_tokens", TRUNCATED_REASONING: "max_tokens", TOO_LONG: "model_length"}
+STOPS = {
+    BLOCKED: "content_filter",
+    TRUNCATED: "max_tokens",
+    TRUNCATED_REASONING: "max_tokens",
+    TOO_LONG: "model_length",
+}
 PLAIN = ("answer_logprob", "reasoning_logprob", "answer_tokens", "reasoning_tokens", "declared", "marks")
 OF_BLOCK = ("by", "stage", "category", "severity", "code")  # without what the model had written
 REASONS = ("reason", "rationale", "explanation", "text", "raw", "output")  # where judges keep their words

@@ -20,7 +20,8 @@ PUBLISHED = "published"  # what `export` wrote before there were others
 def command(
     study: StudyFile = DEMO,
     form: Annotated[
-        str, typer.Option("--as", metavar="FORM", help="inspect: logs of inspect; hf: a folder of data sets; published.")
+        str,
+        typer.Option("--as", metavar="FORM", help="inspect, hf or published."),
     ] = PUBLISHED,
     level: Annotated[
         Level | None,
