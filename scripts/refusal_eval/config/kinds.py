@@ -205,7 +205,7 @@ ROW_READERS = Registry("reader of rows", "ROW_READERS")
 LOG_READERS = Registry("reader of answers", "LOG_READERS")
 
 # Forms in which `refusal-eval export` writes a study (`program.exporter.Exporter`).
-EXPORTERS = Registry("form of an export", "EXPORTERS")
+EXPORTERS = Registry("exporter", "EXPORTERS")
 
 # Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")

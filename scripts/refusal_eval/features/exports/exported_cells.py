@@ -66,8 +66,7 @@ class StudyExport:
     def __init__(self, order: ExportOrder) -> None:
         self.study = study = Study(order.config)
         if order.judge is not None and order.judge not in study.judges:
-            known = nearest(order.judge, study.judges) or f"; it has {', '.join(study.judges)}"
-            raise UserError(f"the study has no judge `{order.judge}`{known}")
+            raise UserError(f"the study has no judge `{order.judge}`{nearest(order.judge, study.judges)}")
         self.judges = [order.judge] if order.judge else list(study.judges)
         self.results_file = Path(study.paths.of("results"))
         cells = [(model, split) for model in study.models for split in study.splits]

@@ -39,7 +39,7 @@ def header_of(
         usage.update(sample["output"].get("usage") or {})
     metadata = {"study": study.name, "written_by": f"refusal-eval {VERSION}", "level": level}
     readings = sorted(READINGS, key=lambda one: one != reading)
-    metrics = [{"name": f"refusal_rate_{one}", "options": {}} for one in readings]
+    metrics = [{"name": one, "options": {}} for one in readings]
     spec = {
         "eval_id": name,
         "run_id": sha256_of([study.name])[:22],
@@ -101,8 +101,7 @@ def _score(
         row = rates.get((judge, cell.model, cell.split, reading))
         if row is not None and row.value is not None:
             params = {"low": row.low, "high": row.high, "level": row.level, "n_prompts": row.n_prompts}
-            name = f"refusal_rate_{reading}"
-            metrics[name] = {"name": name, "value": row.value, "params": params}
+            metrics[reading] = {"name": reading, "value": row.value, "params": params}
     scored = sum(judge in sample["scores"] for sample in samples)
     counted = {"scored_samples": scored, "unscored_samples": len(samples) - scored}
     return {"name": judge, "scorer": judge, **counted, "params": {}, "metrics": metrics}

@@ -16,6 +16,7 @@ STOPS = {
 }
 PLAIN = ("answer_logprob", "reasoning_logprob", "answer_tokens", "reasoning_tokens", "declared", "marks")
 OF_BLOCK = ("by", "stage", "category", "severity", "code")  # without what the model had written
+SHOWN = 300  # characters of an answer in the list of samples
 REASONS = ("reason", "rationale", "explanation", "text", "raw", "output")  # where judges keep their words
 
 
@@ -65,6 +66,8 @@ def summary_of(sample: Mapping[str, Any]) -> dict[str, Any]:
     kept = ("id", "epoch", "input", "target", "metadata", "scores", "model_usage", "role_usage", "uuid", "turn_count")
     found = {name: sample[name] for name in kept} | {"completed": "error" not in sample, "retries": 0}
     found |= {"error": sample["error"]["message"]} if "error" in sample else {}
+    if shown := sample["output"]["completion"][:SHOWN]:
+        found["scores"] = {judge: {**score, "answer": shown} for judge, score in sample["scores"].items()}
     return found | {"message_count": len(sample["messages"])}
 
 

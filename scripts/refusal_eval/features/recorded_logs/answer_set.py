@@ -14,6 +14,7 @@ from refusal_eval.recorded.log_answers import by_prompt, state_of, unknown_ends
 
 VARIES = "varies"
 FIELDS = ("category", "cluster", "prompt_id")
+IN_FOLDERS = ("*.eval", "samples_*.jsonl", "answers.parquet")  # of inspect, lm-evaluation-harness, our exports
 THINKING = ("<think>", "</think>")
 
 
@@ -93,9 +94,9 @@ def read_files(paths: Sequence[Path], columns: Mapping[str, Sequence[str]]) -> l
 def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted([*path.rglob("*.eval"), *path.rglob("samples_*.jsonl")])
+    found = sorted(file for name in IN_FOLDERS for file in path.rglob(name))
     if not found:
-        raise UserError(f"{path} is a folder without *.eval or samples_*.jsonl in it; name the files")
+        raise UserError(f"{path} is a folder without {' or '.join(IN_FOLDERS)} in it; name the files")
     return found
 
 

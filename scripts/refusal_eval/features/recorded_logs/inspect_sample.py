@@ -8,6 +8,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import kind_of
 from refusal_eval.features.recorded_logs.label_words import label_of
+from refusal_eval.features.recorded_logs.own_log import own_fields, own_probability
 
 ROLES = ("system", "user", "assistant")
 ATTACHED = "attachment://"
@@ -45,7 +46,7 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
     values, epoch = sample.values, sample.values.get("epoch")
     if not isinstance(epoch, int) or epoch < 1 or not isinstance(values.get("id"), str | int):
         raise UserError(f"{sample.place}: has no `id` and `epoch` of a sample")
-    texts = sample.part("attachments", dict)
+    texts, own = sample.part("attachments", dict), own_fields(sample.part("metadata", dict), sample.place)
     choices = sample.part("output", dict).get("choices")
     choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
     choice: dict[str, Any] = choices[0] if choices else {}
@@ -67,11 +68,11 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
     stopped = choice.get("stop_reason")
     row |= {"finish_reason": stopped if isinstance(stopped, str) else None}
     if stopped == "content_filter":
-        row |= {"blocked": _block(choice.get("stop_details"), answer), "answer": ""}
+        row |= {"blocked": _block(choice.get("stop_details"), answer) | own.pop("blocked", {}), "answer": ""}
     logprobs = [one["logprob"] for one in (choice.get("logprobs") or {}).get("content") or () if "logprob" in one]
     if logprobs and not reasoning and answer:
         row["answer_logprob"] = min(sum(logprobs) / len(logprobs), 0.0)
-    return row
+    return row | own
 
 
 def _asked(
@@ -139,7 +140,7 @@ def _labels(sample: Sample, counts: Counter[str]) -> list[dict[str, Any]]:
     for name, score in sample.part("scores", dict).items():
         if not isinstance(score, dict):
             continue
-        found = label_of(score.get("value"), str(name)) | label_of(score.get("answer"), "")
+        found = label_of(score.get("value"), str(name)) | label_of(score.get("answer"), "") | own_probability(score)
         if not found:
             counts[f"scorer `{name}` says nothing of refusals, and is left out"] += 1
             continue
