@@ -6,7 +6,6 @@ is named here, with why ours is meant: a difference that is not named, or is no 
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from stub_provider import StubProvider
 from stub_replies import DIALECTS, wire_forms
 
 pytestmark = pytest.mark.full
-PACKAGES = ("inspect_ai==0.3.285", "openai==3.57.0", "anthropic==2.14.0")
-UNREACHABLE = ("No matching distribution", "Failed to establish", "Temporary failure", "timed out", "Connection")
 # Our states in its words; it raises an error where we end the load, ask again, or call the answer failed.
 WORDS = {
     "complete": "stop",
@@ -46,19 +43,6 @@ MEANT = {
 }
 # Categories that only we read.
 OWN_CATEGORIES = {("openai", "Azure 400 filter")}
-
-
-@pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the Python of an environment with inspect_ai and both providers' libraries."""
-    folder = tmp_path_factory.mktemp("oracle")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = str(folder / "bin" / "python")
-    pip = subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], capture_output=True, text=True)
-    if pip.returncode and any(words in pip.stderr for words in UNREACHABLE):
-        pytest.skip(f"the package index cannot be reached: {pip.stderr.strip().splitlines()[-1]}")
-    assert pip.returncode == 0, pip.stderr
-    return python
 
 
 @pytest.fixture(scope="module")

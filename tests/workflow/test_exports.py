@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_labels_alone_cannot_be_judged_and_the_message_says_what_to_do(study, tm
 def test_a_folder_of_data_sets_loads_with_every_configuration(study, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     kept = {"labels": ["states", "verdicts", "results"]}
-    kept |= dict.fromkeys(("answers", "all"), ["answers", *kept["labels"]])
+    kept |= {level: ["answers", *kept["labels"]] for level in ("answers", "all")}
     for level, names in kept.items():
         folder = str(study / f"hf-{level}")
         assert sorted(datasets.get_dataset_config_names(folder)) == sorted(names)
@@ -185,34 +186,41 @@ def test_an_export_that_is_there_is_not_replaced(study, form):
 
 
 def test_mistakes_leave_nothing_behind(study):
-    before = sorted(study.iterdir())
+    before, new = sorted(study.iterdir()), ("--output", "new")
     for arguments, code, said in [
-        (["--as", "inspct"], 2, "there is no form `inspct`; did you mean `inspect`?"),
+        (["--as", "inspct", *new], 2, "there is no form `inspct`; did you mean `inspect`?"),
         (
             ["--as", "published", "--level", "labels"],
             2,
             "`published` holds prompts and answers, and has no level `labels`",
         ),
-        (["--as", "hf", "--level", "some"], 2, "--level"),
-        (["--as", "hf", "--judge", "keywrod"], 1, "the study has no judge `keywrod`; did you mean `keyword`?"),
+        (["--as", "hf", "--level", "some", *new], 2, "--level"),
+        (["--as", "hf", "--judge", "keywrod", *new], 1, "the study has no judge `keywrod`; did you mean `keyword`?"),
         (["--as", "inspect", "--check", "hf-all"], 1, "`inspect` has none"),
     ]:
-        run = (
-            in_process("export", "study/study.yaml", *arguments, "--output", "new", cwd=study)
-            if "--check" not in (arguments)
-            else in_process("export", "study/study.yaml", *arguments, cwd=study)
-        )
+        run = in_process("export", "study/study.yaml", *arguments, cwd=study)
         assert run.returncode == code and said in run.stderr, run.stderr
     assert sorted(study.iterdir()) == before
 
 
-def test_a_study_that_has_changed_since_is_not_exported(study):
-    file = results_of(study) / "verdicts" / "keyword" / "a" / "easy.jsonl"
-    kept = file.read_bytes()
-    file.unlink()
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("results/made/verdicts/keyword/a/easy.jsonl", "verdicts/keyword/a/easy.jsonl: run the study, then export it"),
+        ("answers/a.jsonl", "is not of the study as it is now: run the study again, then export it"),
+    ],
+)
+def test_a_study_that_has_changed_since_is_not_exported(study, changed, said):
+    file = study / "study" / changed
+    kept, times = file.read_bytes(), file.stat()
+    if "results" in changed:
+        file.unlink()
+    else:
+        file.write_bytes(kept.replace(b"zzfar", b"zznear"))
     try:
         run = in_process("export", "study/study.yaml", "--as", "hf", "--output", "changed", cwd=study)
-        assert run.returncode == 1 and "verdicts/keyword/a/easy.jsonl: run the study, then export it" in run.stderr
+        assert run.returncode == 1 and said in run.stderr
         assert not [path for path in study.iterdir() if "changed" in path.name]
     finally:
         file.write_bytes(kept)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,7 +74,7 @@ class StudyExport:
         for model, split in cells:
             needed += [Path(study.paths.of("prompts", split=split)), self._answers(model, split)]
             needed += [self._verdicts(judge, model, split) for judge in self.judges]
-        _refuse_old(dict.fromkeys(needed), order.current)
+        _refuse_old(dict.fromkeys(needed).keys(), order.current)
         self.names = cells
 
     def cells(self) -> Iterator[ExportedCell]:
@@ -111,10 +111,11 @@ class StudyExport:
         return Path(self.study.paths.of("verdicts", judge=judge, model=model, split=split))
 
 
-def _refuse_old(needed: Sequence[Path] | dict[Path, None], current: Collection[Path]) -> None:
+def _refuse_old(needed: Collection[Path], current: Collection[Path]) -> None:
     for path in needed:
         if not path.is_file():
             raise UserError(f"there is no {path}: run the study, then export it")
+    for path in needed:
         if path not in current:
             raise UserError(f"{path} is not of the study as it is now: run the study again, then export it")
 
