@@ -22,6 +22,13 @@ from refusal_eval.study.study import Study
 
 ExportedRow = Mapping[str, Any]
 Place = tuple[str, int, int]  # prompt id, sample, turn
+REASONS = ("reason", "analysis", "explanation", "text")  # in `raw` of a verdict, where judges have their words
+
+
+def reason_of(verdict: ExportedRow) -> str | None:
+    """Return why a judge chose its label, in its own words."""
+    raw = verdict.get("raw") or {}
+    return next((raw[name] for name in REASONS if isinstance(raw.get(name), str) and raw[name].strip()), None)
 
 
 class ExportedCell(NamedTuple):

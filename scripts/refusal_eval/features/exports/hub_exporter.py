@@ -26,7 +26,7 @@ class HubExporter(Exporter):
     """A data set with the configurations answers, states, verdicts and results."""
 
     name = "hf"
-    writes = "a folder of data sets, as the Hugging Face hub takes it"
+    writes = "tables with a card, as the Hugging Face hub and `datasets` read them"
 
     def export(self, order: ExportOrder) -> list[str]:
         refuse_there(order.folder)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.states import EARLIER_TURN
-from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow
+from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow, reason_of
 from refusal_eval.program.exporter import ALL, LABELS, Level
 
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
@@ -87,6 +87,7 @@ def rows(cell: ExportedCell, level: Level) -> Iterator[dict[str, Any]]:
     for answer in cell.answers:
         labels = [
             {"by": judge, "label": verdict["label"], "probability": verdict.get("p_refusal")}
+            | ({"reason": reason_of(verdict)} if level == ALL else {})
             for judge, verdict in cell.read(answer).items()
             if verdict["label"] is not None
         ]

@@ -17,7 +17,7 @@ class InspectExporter(Exporter):
     """Logs that inspect_ai 0.3 reads and its viewer shows."""
 
     name = "inspect"
-    writes = "logs of inspect, MODEL/SPLIT.eval"
+    writes = "MODEL/SPLIT.eval, logs of inspect"
 
     def export(self, order: ExportOrder) -> list[str]:
         refuse_there(order.folder)

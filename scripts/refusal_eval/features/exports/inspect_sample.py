@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.states import BLOCKED, FAILED, TOO_LONG, TRUNCATED, TRUNCATED_REASONING
-from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow
+from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow, reason_of
 from refusal_eval.program.exporter import ALL, LABELS, Level
 
 OURS = "refusal_eval"  # in a sample's metadata: what the log has no field for
@@ -17,7 +17,6 @@ STOPS = {
 PLAIN = ("answer_logprob", "reasoning_logprob", "answer_tokens", "reasoning_tokens", "declared", "marks")
 OF_BLOCK = ("by", "stage", "category", "severity", "code")  # without what the model had written
 SHOWN = 300  # characters of an answer in the list of samples
-REASONS = ("reason", "rationale", "explanation", "text", "raw", "output")  # where judges keep their words
 
 
 def sample_of(cell: ExportedCell, answers: Sequence[ExportedRow], level: Level) -> dict[str, Any]:
@@ -119,13 +118,11 @@ def _scores(verdicts: Mapping[str, ExportedRow], level: Level) -> dict[str, Any]
     for judge, verdict in verdicts.items():
         if verdict["label"] is None:
             continue
-        raw = verdict.get("raw") or {}
         kept = {name: verdict[name] for name in ("p_refusal", "kind", "flags") if verdict.get(name) not in (None, [])}
         score = {"value": verdict["label"], "metadata": kept, "history": []}
         if level == ALL:
-            said = next((raw[name] for name in REASONS if isinstance(raw.get(name), str) and raw[name]), None)
-            score["metadata"] = kept | {"raw": raw}
-            score |= {"explanation": said} if said else {}
+            score["metadata"] = kept | {"raw": verdict.get("raw") or {}}
+            score |= {"explanation": said} if (said := reason_of(verdict)) else {}
         scores[judge] = score
     return scores
 

@@ -10,7 +10,7 @@ class PublishedExporter(Exporter):
     """All cells of a study under one judge in the published library's layout."""
 
     name = "published"
-    writes = "the published library's layout"
+    writes = "MODEL/SPLIT/ with four files, the published library's layout"
     levels = (ANSWERS, ALL)  # it has no place for what judges wrote, and the same files at both
 
     @classmethod

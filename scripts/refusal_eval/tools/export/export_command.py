@@ -14,6 +14,7 @@ from refusal_eval.program.study_file import DEMO, ROOT, StudyFile, load_config
 from refusal_eval.study.paths import Paths
 
 DIFFERENT = 3
+FORMS = "; ".join(f"{name}: {EXPORTERS.get(name).writes}" for name in EXPORTERS.names())
 PUBLISHED = "published"  # what `export` wrote before there were others
 
 
@@ -21,11 +22,14 @@ def command(
     study: StudyFile = DEMO,
     form: Annotated[
         str,
-        typer.Option("--as", metavar="FORM", help="inspect, hf or published."),
+        typer.Option("--as", metavar="FORM", help=f"{FORMS}."),
     ] = PUBLISHED,
     level: Annotated[
         Level | None,
-        typer.Option(help="How much: labels has no text of prompts or answers.", show_default=ANSWERS),
+        typer.Option(
+            help="How much of it: labels is without any text of a prompt or an answer, answers without what judges wrote.",
+            show_default=ANSWERS,
+        ),
     ] = None,
     judge: Annotated[
         str | None,
@@ -33,22 +37,21 @@ def command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where to.", show_default="in results/STUDY"),
+        typer.Option(metavar="FOLDER", help="Where to.", show_default="results/STUDY/exports/FORM-LEVEL"),
     ] = None,
     check_folder: Annotated[
         Path | None,
         typer.Option("--check", metavar="FOLDER", help="Check a folder in that form instead; exports nothing."),
     ] = None,
 ) -> None:
-    """Write a finished study in a form that other programs read, or check a folder in the published library's layout.
+    """Write a finished study in a form that other programs read, or check a folder in such a form.
 
-    inspect: MODEL/SPLIT.eval, a log for each cell, with all samples and a score for each judge. hf: a folder that
-    `datasets.load_dataset` reads and the hub takes, with answers, labels and results. published: the published
-    library's layout, MODEL/SPLIT/ with answers.json, judge_scores.json, censor_scores.json and
-    censor_scores_metrics.json. An export that holds prompts and answers says so: do not publish it.
+    An export with prompts and answers says so: do not publish it before you know that you may. What is there already is
+    not replaced, but for the study's own export in the published library's layout.
 
-    A check reads every folder below FOLDER with an answers.json, computes its scores and metrics again from answers and
-    judge scores, prints them, and says where the folder has others (exit code 3).
+    A check is for the published library's layout. It reads every folder below FOLDER with an answers.json, computes
+    scores and metrics again from answers and judge scores, prints them, and says where the folder has others (exit
+    code 3).
     """
     exporter = _exporter(form)
     if check_folder is not None:
