@@ -27,7 +27,7 @@ def command(
     level: Annotated[
         Level | None,
         typer.Option(
-            help="How much of it: labels is without any text of a prompt or an answer, answers without what judges wrote.",
+            help="How much: labels has no text of a prompt or an answer, answers nothing that judges wrote.",
             show_default=ANSWERS,
         ),
     ] = None,
