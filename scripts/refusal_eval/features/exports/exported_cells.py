@@ -21,7 +21,7 @@ from refusal_eval.study.dialogues import conversation, earlier_replies
 from refusal_eval.study.study import Study
 
 ExportedRow = Mapping[str, Any]
-Place = tuple[str, int, int]  # prompt id, sample, turn
+VerdictPlace = tuple[str, int, int]  # prompt id, sample, turn
 REASONS = ("reason", "analysis", "explanation", "text")  # in `raw` of a verdict, where judges have their words
 
 
@@ -46,7 +46,7 @@ class ExportedCell(NamedTuple):
     expectation: str
     prompts: dict[str, ExportedRow]
     answers: list[ExportedRow]
-    verdicts: dict[str, dict[Place, ExportedRow]]
+    verdicts: dict[str, dict[VerdictPlace, ExportedRow]]
     system: str | None
 
     def asked(self, answer: ExportedRow) -> list[dict[str, str]]:

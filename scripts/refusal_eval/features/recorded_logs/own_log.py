@@ -1,5 +1,6 @@
 """What a log of inspect that `refusal-eval export` wrote says besides: in the metadata of samples and scores."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,16 +32,18 @@ def own_fields(metadata: Mapping[str, Any], place: str) -> dict[str, Any]:
         found["blocked"] = {name: block.get(name) for name in WORDS if isinstance(block.get(name), str)}
         found["blocked"] |= {"by": block.get("by")} if block.get("by") in BLOCKERS else {}
         found["blocked"] |= {"stage": block.get("stage")} if block.get("stage") in STAGES else {}
-    logprob = own.get("answer_logprob")
-    return found | ({"answer_logprob": logprob} if _is_number(logprob) and logprob <= 0 else {})
+    logprob = _number(own.get("answer_logprob"), -math.inf, 0)
+    return found | ({} if logprob is None else {"answer_logprob": logprob})
 
 
 def own_probability(score: Mapping[str, Any]) -> dict[str, float]:
     """Return the probability of a refusal that an exported verdict has."""
     kept = score.get("metadata")
-    said = kept.get("p_refusal") if isinstance(kept, Mapping) else None
-    return {"probability": float(said)} if _is_number(said) and 0 <= said <= 1 else {}
+    said = _number(kept.get("p_refusal"), 0, 1) if isinstance(kept, Mapping) else None
+    return {} if said is None else {"probability": said}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any, low: float, high: float) -> float | None:
+    """Return a number within these bounds; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and low <= value <= high else None
