@@ -66,8 +66,10 @@ def _lost(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], counts: 
     if (status := header.get("status")) != "success":
         lost.append(f"the run ended as `{status or 'started'}`: samples that it never reached are not in the log")
     about = header["eval"]
-    epochs, asked = (about.get("config") or {}).get("epochs") or 1, (about.get("dataset") or {}).get("sample_ids")
-    if isinstance(asked, list) and isinstance(epochs, int) and len(rows) < len(asked) * epochs:
+    config, data = (found if isinstance(found := about.get(key), dict) else {} for key in ("config", "dataset"))
+    epochs, asked = config.get("epochs") or 1, data.get("sample_ids")
+    epochs = epochs if isinstance(epochs, int) else 1
+    if isinstance(asked, list) and len(rows) < len(asked) * epochs:
         lost.append(f"{len(asked) * epochs - len(rows)} of {len(asked)} samples x {epochs} epochs are not in the log")
     if header.get("reductions") or epochs > 1:
         lost.append("scores that were reduced over epochs are not read; those of each epoch are")
