@@ -48,11 +48,11 @@ def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogCont
     counts: Counter[str] = Counter()
     rows, seen = [], dict[tuple[str, Any], str]()
     for place, sample in samples:
-        where = (str(sample.get("id")), sample.get("epoch"))
-        if where in seen:
-            raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1]} is in {seen[where]} too")
-        seen[where] = place
         row = sample_row(Sample(sample, f"{path}, {place}"), counts)
+        where = (row["prompt_id"], row["sample"])
+        if where in seen:
+            raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1] + 1} is in {seen[where]} too")
+        seen[where] = place
         source = {"file": path.name, "member": place.removeprefix("member ")}
         named = {"model": about["model"], "split": str(about.get("task") or path.stem), "source": source}
         rows.append(neutral_row(named | row, f"{path}, {place}"))
