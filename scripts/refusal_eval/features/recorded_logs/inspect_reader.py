@@ -12,7 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text
 from refusal_eval.features.recorded_logs.archive import Archive
 from refusal_eval.features.recorded_logs.bounded_files import head_of, parsed_object, refuse_large
-from refusal_eval.features.recorded_logs.inspect_sample import Sample, sample_row
+from refusal_eval.features.recorded_logs.inspect_sample import LogSample, sample_row
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
 
 HEADER, START, SAMPLES = "header.json", "_journal/start.json", "samples/"
@@ -48,7 +48,7 @@ def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogCont
     counts: Counter[str] = Counter()
     rows, seen = [], dict[tuple[str, Any], str]()
     for place, sample in samples:
-        row = sample_row(Sample(sample, f"{path}, {place}"), counts)
+        row = sample_row(LogSample(sample, f"{path}, {place}"), counts)
         where = (row["prompt_id"], row["sample"])
         if where in seen:
             raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1] + 1} is in {seen[where]} too")

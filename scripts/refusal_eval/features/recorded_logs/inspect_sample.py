@@ -13,7 +13,7 @@ ROLES = ("system", "user", "assistant")
 ATTACHED, MOST_REASON = "attachment://", 300  # characters of why there is no answer
 
 
-class Sample(NamedTuple):
+class LogSample(NamedTuple):
     """A sample as the log has it, and its place for messages."""
 
     values: dict[str, Any]
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
         return kind() if value is None else value
 
 
-def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
+def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
     """Return the fields of a neutral row, without its model and source.
 
     Args:
@@ -75,7 +75,7 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
 
 
 def _asked(
-    sample: Sample, answered: Mapping[str, Any], texts: Mapping[str, Any], counts: Counter[str]
+    sample: LogSample, answered: Mapping[str, Any], texts: Mapping[str, Any], counts: Counter[str]
 ) -> list[dict[str, str]]:
     """What the model saw: all messages before its answer, so with a system message that a solver added."""
     whole = sample.part("messages", list)
