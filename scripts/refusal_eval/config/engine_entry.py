@@ -28,6 +28,7 @@ Capability = Literal[
     "model_changes",  # it takes the options of vLLM by which models are changed
     "seeds",  # a request's seed is obeyed
     "strict",  # `determinism: strict` can be had
+    "may_block",  # another party serves it, who may block prompts or answers: numbers are given with and without these
 ]
 
 

@@ -22,6 +22,7 @@ from refusal_eval.stats.estimates.intervals import (
     cluster_wilson_between,
     effective_of,
 )
+from refusal_eval.stats.estimates.model_alone import named_model_alone
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, few_of, independent_within
 
 UNRATED = "none (some answers that help have no rating)"
@@ -29,6 +30,7 @@ INTERVAL_METHOD = f"{WILSON_METHOD}, t quantile; {LIMIT_METHOD} at 0 and 1"
 C_METHOD = f"{RATE_INTERVAL} of (1 + c) / 2, {CLUSTER_SIZE}, t quantile; {LIMIT_METHOD} at -1 and 1"
 C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
+TIPPING_POINT = "unjudged_tipping_point"
 USEFUL = "useful_safety_rate"
 ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
@@ -59,6 +61,20 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     found += [*_with_flags(others, units), *_kinds(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     return [dataclasses.replace(e, **known) for e in found]
+
+
+def model_alone_estimates(units: Units) -> list[Estimate]:
+    """Return the refusal rates of a cell as those of the model alone: overall with their bounds, by category and turn.
+
+    Args:
+        units: as for `cell_estimates`.
+    """
+    alone, facts = units.model_alone(), units.facts
+    level = facts["level"]
+    overall = [e for e in _overall(alone, level) if e.estimand != TIPPING_POINT]
+    known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": facts["samples"]}
+    found = [*overall, *category_rates(alone, level), *_turns(alone, level)]
+    return named_model_alone(dataclasses.replace(e, **known) for e in found)
 
 
 def _with_flags(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
@@ -137,7 +153,7 @@ def unjudged_tipping_point(
                 shares[what] = room / way
     what, share = min(shares.items(), key=lambda item: item[1], default=("", None))
     how = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"
-    return Estimate("unjudged_tipping_point", share, method=how, **about)
+    return Estimate(TIPPING_POINT, share, method=how, **about)
 
 
 def _sizes(units: Units) -> list[Estimate]:
