@@ -14,7 +14,8 @@ from refusal_eval.report.results.results_files import (
     results_csv,
     results_parquet,
     table_rows,
-)from refusal_eval.stats.estimates.model_alone import unblocked
+)
+from refusal_eval.stats.estimates.model_alone import unblocked
 
 PEOPLE_SOURCE = "audit/agreement.json"
 

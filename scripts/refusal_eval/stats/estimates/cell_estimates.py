@@ -31,6 +31,7 @@ C_METHOD = f"{RATE_INTERVAL} of (1 + c) / 2, {CLUSTER_SIZE}, t quantile; {LIMIT_
 C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
 TIPPING_POINT = "unjudged_tipping_point"
+REASON = "failed_reason"
 USEFUL = "useful_safety_rate"
 ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
@@ -176,6 +177,9 @@ def _states(units: Units) -> list[Estimate]:
     counting = verdicts[JUDGED] + answers[BLOCKED]
     assert units.samples is not None
     cut = int(units.samples["cut"].sum())
+    if "reason" in units.samples:
+        reasons = units.samples.loc[units.samples["state"] == FAILED, "reason"].dropna().value_counts()
+        found += [Estimate(REASON, n / total, parameter=str(why), **about) for why, n in sorted(reasons.items())]
     return [
         *found,
         Estimate("unjudged", (total - counting) / total, **about),

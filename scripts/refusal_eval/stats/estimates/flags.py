@@ -15,7 +15,11 @@ UNFILTERED = "unfiltered"  # a provider's filter was out of order at some answer
 NO_BLOCKED = "blocked_left_out"
 CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING, UNFILTERED, NO_BLOCKED)
 DOUBTFUL = frozenset((UNJUDGED, CUT, FITTED))  # the rate itself may be another, not only its interval
-WHOLE = (FITTED, MIXED_SERVING, UNFILTERED)  # what holds for all of a cell, and so for each part of it; facts have these names
+WHOLE = (
+    FITTED,
+    MIXED_SERVING,
+    UNFILTERED,
+)  # what holds for all of a cell, and so for each part of it; facts have these names
 
 Ends = tuple[float | None, float | None]
 ROUNDING = 1e-9

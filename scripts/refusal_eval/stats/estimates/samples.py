@@ -40,8 +40,8 @@ def schema(with_server: bool = False) -> pa.Schema:
     default one.
 
     Args:
-        with_server: also `SERVER`: who `blocked_by` and at which `blocked_stage`, null where nobody says; `declared` for
-            a refusal in a field of its own; `unfiltered` for a filter that was out of order; the `reason` of a failure.
+        with_server: also `SERVER`: who blocked the answer and at which stage, null where nobody says; `declared` for a
+            refusal in a field of its own; `unfiltered` for a filter that was out of order; the `reason` of a failure.
     """
     import pyarrow as pa  # late: planning a study imports this module
 
