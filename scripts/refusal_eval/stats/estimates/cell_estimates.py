@@ -250,24 +250,19 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
     if not kinds:
         return []
     assert samples is not None
-    blocked, shape = samples["state"] == BLOCKED, (-1, units.facts["samples"])
-
-    def share(estimand: str, values: Array, counts: Array, **names: Any) -> Estimate:
-        n = counts.reshape(shape).sum(axis=1)
-        there = n > 0
-        means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
-        return _by(_estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names))
-
+    blocked = samples["state"] == BLOCKED
     counts = ((samples["verdict"] == JUDGED) | blocked).to_numpy()
-    found = [share("kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind) for kind, _ in kinds]
+    found = [
+        mean_over_answers(units, "kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind)
+        for kind, _ in kinds
+    ]
     if samples["quality"].notna().any():
         refused = blocked | ((samples["verdict"] == JUDGED) & (samples["label"] == REFUSAL))
         quality = samples["quality"].mask(refused, 0.0)
-        whole = share("compliance_quality", quality.fillna(0.0).to_numpy(), counts)
+        whole = mean_over_answers(units, "compliance_quality", quality.fillna(0.0).to_numpy(), counts)
         if (quality.isna().to_numpy() & counts).any():
             whole = dataclasses.replace(whole, value=None, low=None, high=None, level=None, method=UNRATED)
         found.append(whole)
-    found = _with_flags(found, units)
     if PARTIAL not in (label for _, label in kinds):
         return found
     rates = {str(e.reading): _by(e) for e in _rates(units, level)}
@@ -278,6 +273,22 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
     found += [dataclasses.replace(rate, estimand="compliance_rate") for rate in kept.values()]
     useful = {"comply": kept["strict"], "refuse": rates["broad"]}.get(units.facts["expectation"])
     return found if useful is None else [*found, dataclasses.replace(useful, estimand=USEFUL, reading=None)]
+
+
+def mean_over_answers(units: Units, estimand: str, values: Array, counts: Array, **names: Any) -> Estimate:
+    """Return the mean over prompts of the mean of values from 0 to 1 over the answers that count, with its interval.
+
+    Args:
+        units: a whole cell, of `units.read_units`.
+        values: of each sample of `units.samples`.
+        counts: which of them count.
+    """
+    shape, level = (-1, units.facts["samples"]), units.facts["level"]
+    n = counts.reshape(shape).sum(axis=1)
+    there = n > 0
+    means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
+    found = _by(_estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names))
+    return _with_flags([found], units)[0]
 
 
 def _rest(share: float | None) -> float | None:
