@@ -109,9 +109,10 @@ def comparisons(data: TableData) -> TableParts:
     found = data.found("comparisons", "counted", "turns")
     rows = comparisons_in(as_user_meets_it(estimates_in(found)), families, data)
     frame, table = comparisons_frame(rows, families, data), comparisons_table(rows, found, families, data)
-    alone = comparisons_in(of_model_alone(estimates_in(found)), families, data)
-    if not alone:
+    rows_alone = of_model_alone(estimates_in(found))
+    if not rows_alone:
         return frame, [move_to_notes(table)]
+    alone = comparisons_in(rows_alone, families, data)
     tables = [table, comparisons_table(alone, found, families, data, alone=True)]
     return both_frames(frame, comparisons_frame(alone, families, data)), [move_to_notes(one) for one in tables]
 

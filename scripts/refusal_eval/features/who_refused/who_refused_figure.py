@@ -77,8 +77,8 @@ class WhoRefusedFigure(Ordered):
             raise data.too_high(fig, "name fewer under `models` or `splits`")
         flags = derived_flags(bar.flags for bar in bars)
         words = [
-            "Share of the answers that a judge labelled or that were blocked: mean over prompts, in the headline reading "
-            "of each split. The parts add up to the refusal rate as a user meets it, which stands at the right.",
+            "Share of the answers that a judge labelled or that were blocked: mean over prompts, in the headline "
+            "reading of each split. The parts add up to the refusal rate as a user meets it, the number at the right.",
             "Model's text: refusals as the judge reads them; all other parts but the declared ones were blocked.",
             *study_words(data, flags=flags),
         ]
