@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
@@ -13,12 +13,12 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.who_refused.refusers import REFUSED_BY, REFUSERS
 from refusal_eval.plots.base import legend, name_rows, new_figure, numbers_inside, settle, wrap_to
-from refusal_eval.plots.captions import label_with_protocol, short_words, study_words, within
+from refusal_eval.plots.captions import everywhere_words, label_with_protocol, short_words, study_words, within
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
+from refusal_eval.plots.shared_marks import shared_flags
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, PALE, VERMILLION
 from refusal_eval.report.paper.display import mark_of, percent
-from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,15 +75,16 @@ class WhoRefusedFigure(Ordered):
         fig = data.fitting(lambda width: _draw(bars, who, data, width), wide=False)
         if not fits(fig):
             raise data.too_high(fig, "name fewer under `models` or `splits`")
-        flags = derived_flags(bar.flags for bar in bars)
+        flags, everywhere = {flag for bar in bars for flag in bar.flags}, shared_flags(bar.flags for bar in bars)
         words = [
             "Share of the answers that a judge labelled or that were blocked: mean over prompts, in the headline "
             "reading of each split. The parts add up to the refusal rate as a user meets it, the number at the right.",
             "Model's text: refusals as the judge reads them; all other parts but the declared ones were blocked.",
             *study_words(data, flags=flags),
+            *everywhere_words(everywhere),
         ]
         title = self.title or "Who refused."
-        needed = short_words(data, "Refusals (% of the answers; sum at the right)", flags=flags)
+        needed = short_words(data, "Refusals (% of the answers; sum at the right)", flags=flags, everywhere=everywhere)
         caption = Caption(title, words, within(title, needed, ["All parts but the model's were blocked."]))
         return Drawn(fig, _frame(bars, data.judge), caption)
 
@@ -110,10 +111,8 @@ def _bars(data: FigureData) -> list[Bar]:
         for model in data.models_in_order():
             own = cells.get((split, model), [])
             shares = {str(row["parameter"]): row["value"] for row in own if row["value"] is not None}
-            flags = derived_flags(
-                (row["flags"] for row in own), ("few_clusters",) * any("few_clusters" in row["flags"] for row in own)
-            )
-            bars.append(Bar(split, model, shares, rates.get((split, model)), flags))
+            flags = {flag for row in own for flag in row["flags"]}
+            bars.append(Bar(split, model, shares, rates.get((split, model)), sorted(flags)))
     return bars
 
 
@@ -148,13 +147,18 @@ def _draw(bars: Sequence[Bar], who: Sequence[str], data: FigureData, width: floa
     ax.set_xlim(ticks[0], ticks[-1])
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     numbers_inside(ax)
+    everywhere = shared_flags(bar.flags for bar in bars)
     right = ax.secondary_yaxis("right")
-    right.set_yticks(middles, ["" if bar is None else percent(bar.rate) + mark_of(bar.flags) for _, bar in rows])
+    right.set_yticks(middles, ["" if bar is None else percent(bar.rate) + _marks(bar, everywhere) for _, bar in rows])
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
     ax.set_xlabel(label_with_protocol("Share of answers (%)", data.scores))
     legend(fig, [Patch(**_look(name)) for name in who], [REFUSERS[name] for name in who])
     return settle(fig, ax, [sum(heights)])
+
+
+def _marks(bar: Bar, everywhere: Collection[str]) -> str:
+    return mark_of(set(bar.flags) - set(everywhere))
 
 
 def _look(name: str) -> dict[str, Any]:

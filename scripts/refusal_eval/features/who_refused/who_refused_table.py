@@ -38,7 +38,7 @@ def who_refused(data: TableData) -> TableParts:
         "Split",
         "Refusal rate",
         "Model alone",
-        *("\n".join(wrap_text(REFUSERS[w], _WIDTH)) for w in shown),
+        *map(_head, shown),
     ]
     header += ["Declared,\ncalled a refusal"] * declared + ["Unfiltered\nanswers"] * unfiltered
     body = []
@@ -82,6 +82,11 @@ def who_shown(rows: Rows) -> list[str]:
     return [who for who in REFUSERS if who == "model" or any(own[who].value for own in rows.values())]
 
 
+def _head(who: str) -> str:
+    words = REFUSERS[who]
+    return "\n".join(wrap_text(words[0].upper() + words[1:], _WIDTH))
+
+
 def _unfiltered(rows: Rows) -> float:
     return sum(own[UNFILTERED].value or 0.0 for own in rows.values())
 
@@ -102,8 +107,8 @@ def _share(row: Estimate | None) -> str:
 def _frame(rows: Sequence[Estimate]) -> pd.DataFrame:
     """A row per judge, model, split and number: who refused, value and interval."""
     found = [[getattr(row, name) for name in (*_COLUMNS, "flags")] for row in rows]
-    order = list(REFUSERS)
-    found.sort(key=lambda row: (*map(str, row[:3]), str(row[4]), order.index(row[5]) if row[5] in order else 0))
+    order = [*REFUSERS, None]
+    found.sort(key=lambda row: (*map(str, row[:3]), order.index(row[5]), str(row[4])))
     names = ["who" if name == "parameter" else name for name in (*_COLUMNS, "flags")]
     return pd.DataFrame(found, columns=names, dtype=object)
 
