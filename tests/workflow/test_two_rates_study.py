@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 from program import in_process
 from project import Project, change_yaml, copy_of, make_project
+from recomputed import recompute
 
 from refusal_eval.core.files import read_jsonl
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "blocking_engine.py"
-SCRIPT = Path(__file__).parents[1] / "independent" / "who_refused.py"
+pytestmark = pytest.mark.feature("rates", "who_refused", "comparisons", "tradeoff")
 MODELS = {"strict": {}, "tame": {"tame": True}}
 TALKS = {
     "source": {"kind": "file", "path": "talks.jsonl"},
@@ -156,6 +157,15 @@ def test_declared_refusals_unfiltered_answers_and_reasons_are_counted(study: Pro
     failed = sum(row["state"] == "failed" for row, _ in rows)
     said = (study.results / "tables" / "states.md").read_text()
     assert failed and "server gave a reason: recitation" in said
+
+
+def test_every_number_of_the_model_alone_is_recomputed_from_its_answers(study: Project, results: pd.DataFrame) -> None:
+    names = sorted({name for name in results["estimand"] if name.endswith("_model_alone")})
+    code, lines, said = recompute(study.results, "--only", *names)
+    assert code == 0, said
+    assert set(lines) == set(names)
+    assert all(line.rows == line.recomputed == line.agree for line in lines.values()), said
+    assert all(line.intervals == line.intervals_recomputed for line in lines.values()), said
 
 
 def test_tables_and_figure_show_both(study: Project) -> None:
