@@ -176,7 +176,7 @@ def test_tables_and_figure_show_both(study: Project) -> None:
     assert scores["model_alone_strict_rate"].notna().all()
     assert set(pd.read_csv(tables / "comparisons.csv")["blocked_answers"]) == {"refusals", "left_out"}
     who = (tables / "who_refused.md").read_text()
-    assert "filter on the" in who and "Earlier turn blocked: turns behind a blocked one" in who
+    assert "Filter on the" in who and "Earlier turn blocked: turns behind a blocked one" in who
     assert len(pd.read_csv(study.results / "figures" / "who_refused.csv")) > 20
     methods = (study.results / "methods.md").read_text()
     assert "The rate of the model alone leaves them out" in methods
