@@ -32,7 +32,7 @@ from independent_rates import Asked, Found
 from independent_study import Study
 
 EXACT = 1e-9
-ALONE = "_model_alone"  # ends the names of what leaves blocked answers out (docs/reference/who-refused.md)
+ALONE = "_model_alone"  # ends the names of what leaves blocked answers out (docs/reference/who_refused.md)
 PARTS = ("value", "low", "high")
 
 Recompute = Callable[[Study, Asked], Found | None]

@@ -1,4 +1,4 @@
-"""Who refused: the model in its text, or who blocked prompt or answer (docs/reference/who-refused.md)."""
+"""Who refused: the model in its text, or who blocked prompt or answer (docs/reference/who_refused.md)."""
 
 ANALYSES = {"who_refused": "who_refused_analysis:WhoRefusedAnalysis"}
 TABLES = {"who_refused": "who_refused_table:WhoRefusedTable"}
