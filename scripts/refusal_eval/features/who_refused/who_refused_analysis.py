@@ -20,4 +20,4 @@ class WhoRefusedAnalysis(Analysis):
         return {"scores": self.score_files(self.params()["cells"])}
 
     def params(self) -> dict[str, Any]:
-        return {"cells": self.all_cells()["cells"]}
+        return {"cells": sorted(self.all_cells()["cells"])}
