@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from estimate_rows import cell_file, rows_of, single, units_in
 
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import BadFile
 from refusal_eval.features.who_refused.measure_refusers import blocker, refusers
 from refusal_eval.features.who_refused.refusers import DECLARED, REFUSED_BY, REFUSERS, UNFILTERED
+from refusal_eval.features.who_refused.who_refused_figure import _LOOKS, WhoRefusedFigure
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.samples import SERVER, read_samples
@@ -126,3 +128,15 @@ def test_a_file_with_some_of_the_columns_is_no_scored_cell(tmp_path: Path) -> No
     pq.write_table(pq.read_table(path).drop_columns(["reason"]), path)
     with pytest.raises(BadFile, match="is no scored cell"):
         read_samples(path)
+
+
+def test_the_figure_is_drawn_unasked_where_answers_may_be_blocked_and_is_a_mistake_elsewhere() -> None:
+    hosted, local = StudyView({}, [], may_block=True), StudyView({}, [])
+    (figure,) = WhoRefusedFigure.unasked(hosted)
+    assert WhoRefusedFigure.unasked(local) == [] and list(figure.mistakes(hosted)) == []
+    ((place, message),) = figure.mistakes(local)
+    assert place == ("kind",) and "`may_block`, and the study has none" in message
+
+
+def test_each_who_refused_has_a_look_of_its_own() -> None:
+    assert list(_LOOKS) == list(REFUSERS) and len(set(_LOOKS.values())) == len(REFUSERS)
