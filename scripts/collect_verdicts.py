@@ -11,7 +11,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
 from refusal_eval.judges.cell_verdicts import asked_answers, verdict_rows, vote_reader
 from refusal_eval.judges.follow_ups import stored_votes
-from refusal_eval.judges.judge_base import EngineJudge
+from refusal_eval.judges.judge_base import EngineJudge, as_asked
 from refusal_eval.judges.verdict_files import write_verdicts
 from refusal_eval.judges.verdict_judges import DEFERRING, DeferringJudge
 from refusal_eval.stats.calibration.applied import calibrated_row
@@ -59,8 +59,9 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
-    judge, deferring = JUDGES.entry(asked["entry"]), JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
-    files, trust, out = snakemake.input, asked["trust_remote_code"], snakemake.output[0]
+    asked, store_dir, files = snakemake.params.judge, snakemake.config["store_dir"], snakemake.input
+    judge = as_asked(asked["entry"], read_json(files.engine)["tokenizer_folder"])
+    deferring = JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
+    trust, out = asked["trust_remote_code"], snakemake.output[0]
     with as_planned(judge.files() if "sha256" in asked else [], asked.get("sha256", [])):
         when_stored(lambda: main(files, store_dir, judge, trust, out, deferring, "scored" in asked))
