@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.problems import Mistake, one_of
@@ -48,8 +48,7 @@ class OnMessages(TemplatedJudge):
             other: the fields that it has another value of there.
         """
         values = {name: getattr(judge, name) for name in type(judge).model_fields}
-        made: Self = cls.model_construct(set(judge.model_fields_set), **values | other)
-        return made
+        return cast("Self", cls.model_construct(set(judge.model_fields_set), **values | other))
 
     def by_messages(self) -> Any:
         """Return itself."""
