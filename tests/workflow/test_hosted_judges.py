@@ -198,7 +198,7 @@ def test_cards_and_methods_say_how_its_verdicts_come_about(study: Project) -> No
     assert "how_asked" not in read_json(study.results / "judge_cards" / "words" / "people.json")
     notes = (study.results / "tables" / "judge_cards.md").read_text()
     assert r"Judge labels\_far: hosted, verdict held to a schema." in notes
-    methods = " ".join((study.results / "methods" / "methods.md").read_text().split())
+    methods = " ".join((study.results / "methods.md").read_text().split())
     assert "hosted, verdict held to a schema, which reads the rubric" in methods and "XGrammar" not in methods
 
 
