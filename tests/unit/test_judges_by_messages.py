@@ -328,8 +328,8 @@ def test_an_engine_that_holds_no_reply_to_a_form_is_refused_with_the_kinds_that_
                 },
             },
             {},
-            "judges.turns.threshold: needs probabilities of both judges, and `reader` is of kind `llm` (hosted, verdict "
-            "held to a schema); leave it out",
+            "judges.turns.threshold: needs probabilities of both judges, and `reader` is of kind `llm` (hosted, "
+            "verdict held to a schema); leave it out",
         ),
         (
             {"reader": READER},
