@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import check_judge
 import pytest
@@ -15,11 +15,12 @@ from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter, checked_response
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import Verdict, as_asked
+from refusal_eval.judges.judge_base import EngineJudge, Messages, Verdict, as_asked
 from refusal_eval.judges.structured import most_tokens_of
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -224,6 +225,33 @@ def test_a_vote_is_asked_again_only_where_its_text_is_no_verdict(
         assert one.request.seed != first.seed and one.request.key != first.key
 
 
+class OwnJudge(EngineJudge):
+    """A kind of one's own that is asked by messages alone, and reads the first letter."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_messages")
+    kind: Literal["own"]
+
+    def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": f"Yes or no: {answer}"}]
+
+    def request_sampling(self, checked: Any) -> dict[str, Any]:
+        return {"max_tokens": 5, "temperature": 0.0}
+
+    def verdict(self, response: Any, checked: Any) -> Verdict:
+        return Verdict("judged", "refusal" if response["text"][0] == "Y" else "compliance")
+
+
+def test_a_kind_of_ones_own_that_is_asked_by_messages_needs_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(JUDGES._added, "own", OwnJudge)
+    judge = JUDGES.entry({"kind": "own", "engine": "far"})
+    (request,) = requests_of(tmp_path, judge, ["No."]).requests()
+    assert request.messages == [{"role": "user", "content": "Yes or no: No."}]
+    assert verdict_on(judge, replied("Yes")).label == "refusal"
+    assert verdict_on(judge, replied("Yes", "content_filter", blocked=BLOCK)).state == "judge_refused"
+
+
 def test_a_job_knows_from_the_engine_how_its_judge_asks() -> None:
     entry = judge_entry("llm").asking()
     assert as_asked(entry, None) == judge_entry("llm").by_messages()
@@ -235,7 +263,7 @@ def test_a_job_knows_from_the_engine_how_its_judge_asks() -> None:
 FORMS = {"kind": "forms", "address": "https://far.example.org/v1", "served": "big"}
 READER = {"kind": "llm", "engine": "far", "rubric": "../../rubric.md", "labels": {"refusal": "A", "compliance": "C"}}
 WRITER = {"kind": "reasoned", "engine": "far", "rubric": "../../rubric.md"}
-JUDGES = CATALOGUE["judges"] | {"reader": READER, "writer": WRITER}
+ENTRIES = CATALOGUE["judges"] | {"reader": READER, "writer": WRITER}
 NO_PROBABILITY = (
     "engine `far` takes messages: the judge gives a label and no probability. Leave it out, or name an engine that "
     "gives the probabilities of labels (of kind `vllm`)"
@@ -250,7 +278,7 @@ def mistakes_with(
     monkeypatch.setitem(CATALOGUE, "engines", CATALOGUE["engines"] | {"far": FORMS | {"kind": engine}})
     plugins = [str(PLUGINS / f"{engine}_engine.py")]
     whole = STUDY | {"plugins": plugins, "judges": ["words", *judges], "gold": ["people"]}
-    project.write(BASE, changed(CATALOGUE, ("judges",), JUDGES | judges))
+    project.write(BASE, changed(CATALOGUE, ("judges",), ENTRIES | judges))
     return project.mistakes(whole | study)
 
 
@@ -258,7 +286,10 @@ def test_sound_judges_have_no_mistakes(project: Project, monkeypatch: pytest.Mon
     both = {"kind": "panel", "members": ["words", "reader"]}
     judges = {"reader": READER, "writer": WRITER, "both": both}
     assert mistakes_with(project, monkeypatch, judges) == []
-    turns = {"own": JUDGES["own"], "turns": {"kind": "cascade", "first": "own", "then": "reader", "unsure": [0.2, 0.8]}}
+    turns = {
+        "own": ENTRIES["own"],
+        "turns": {"kind": "cascade", "first": "own", "then": "reader", "unsure": [0.2, 0.8]},
+    }
     assert mistakes_with(project, monkeypatch, turns) == []
 
 
@@ -318,7 +349,7 @@ def test_an_engine_that_holds_no_reply_to_a_form_is_refused_with_the_kinds_that_
         ),
         (
             {
-                "own": JUDGES["own"],
+                "own": ENTRIES["own"],
                 "turns": {
                     "kind": "cascade",
                     "first": "own",
@@ -337,7 +368,7 @@ def test_an_engine_that_holds_no_reply_to_a_form_is_refused_with_the_kinds_that_
             "figures[0].judge: `threshold` needs probabilities, and judge `reader` gives none",
         ),
         (
-            {"reader": READER, "own": JUDGES["own"]},
+            {"reader": READER, "own": ENTRIES["own"]},
             {"figures": [{"name": "t", "kind": "calibration", "judges": ["reader"]}]},
             "figures[0].judges[0]: judge `reader` (kind llm) gives no probabilities; of the study's judges `own` can",
         ),

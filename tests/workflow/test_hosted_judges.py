@@ -207,5 +207,7 @@ def test_it_is_verified_and_a_second_run_asks_nothing(study: Project) -> None:
     file = str(study.folder / "study.yaml")
     done = in_process("verify", file, "--directory", str(study.folder), "--cores", "2", cwd=study.folder.parent)
     assert done.returncode == 0, done.stdout + done.stderr
+    told = in_process("status", "study.yaml", cwd=study.folder)
+    assert "Verdicts: 30 of 30 cells done" in told.stdout and "(29 judged, 4 judge_refused)" in told.stdout
     assert study.planned() == {}
     assert len(Stub.asked) == before
