@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
@@ -54,7 +55,8 @@ def main(
             that leave no room.
     """
     folder = engine["tokenizer_folder"]
-    judge, renderer = as_asked(asked["entry"], folder), renderer_of(folder, asked["rendering"], untrusted=True)
+    judge = as_asked(JUDGES.entry(asked["entry"]), folder)
+    renderer = renderer_of(folder, asked["rendering"], untrusted=True)
     found = {}
     if isinstance(renderer, Renderer):
         gold = [row for path in gold_paths for row in read_jsonl(path)]

@@ -45,6 +45,7 @@ def main(
     unseen = {row["prompt_id"]: row for path in files.unseen for row in read_jsonl(path)}
     said = [{place_of(row): row for row in read_jsonl(path)} for path in files.said]
     checked, calibration = read_json(files.judge), next(map(read_json, files.calibration), None)
+    judge = as_asked(judge, folder)
 
     written = AnswerReader(folder, judge.votes_asked().reasoning, trust_remote_code)
     read = vote_reader(judge, checked, written, answers, next(iter(files.model), None))
@@ -59,9 +60,8 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    asked, store_dir, files = snakemake.params.judge, snakemake.config["store_dir"], snakemake.input
-    judge = as_asked(asked["entry"], read_json(files.engine)["tokenizer_folder"])
-    deferring = JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
-    trust, out = asked["trust_remote_code"], snakemake.output[0]
+    asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
+    judge, deferring = JUDGES.entry(asked["entry"]), JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
+    files, trust, out = snakemake.input, asked["trust_remote_code"], snakemake.output[0]
     with as_planned(judge.files() if "sha256" in asked else [], asked.get("sha256", [])):
         when_stored(lambda: main(files, store_dir, judge, trust, out, deferring, "scored" in asked))

@@ -37,7 +37,7 @@ def main(
     # Answers are data: control tokens in them must not speak to the judge.
     reading, folder = asked["rendering"], engine["tokenizer_folder"]
     renderer = renderer_of(folder, reading, untrusted=True)
-    judge: EngineJudge = as_asked(asked["entry"], folder)
+    judge: EngineJudge = as_asked(JUDGES.entry(asked["entry"]), folder)
     sampling, votes = judge.request_sampling(checked), judge.votes_asked()
     if sampling["max_tokens"] > 1:
         sampling = {**sampling, "stop_token_ids": renderer.stop_token_ids()}

@@ -253,9 +253,9 @@ def test_a_kind_of_ones_own_that_is_asked_by_messages_needs_nothing_more(
 
 
 def test_a_job_knows_from_the_engine_how_its_judge_asks() -> None:
-    entry = judge_entry("llm").asking()
-    assert as_asked(entry, None) == judge_entry("llm").by_messages()
-    assert type(as_asked(entry, "folder")) is type(judge_entry("llm"))
+    judge = JUDGES.entry(judge_entry("llm").by_messages().asking())  # as the params of a job have it
+    assert as_asked(judge, None) == judge_entry("llm").by_messages()
+    assert as_asked(judge, "folder") is judge
 
 
 # ---------------------------------------------------------------- refused while the study is validated

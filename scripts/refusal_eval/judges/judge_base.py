@@ -14,7 +14,6 @@ from pydantic import Field
 
 from refusal_eval.config.entries import Label
 from refusal_eval.config.judge_entry import JudgeEntry, Words
-from refusal_eval.config.kinds import JUDGES
 from refusal_eval.config.shapes import Entry, Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import JUDGE_FAILED, JUDGED, LABELS
@@ -166,13 +165,12 @@ class EngineJudge(JudgeEntry):
         return f"{', '.join(filter(None, (words.weights(self.engine), self.how_asked())))}, {self.how_it_reads(words)}"
 
 
-def as_asked(entry: Mapping[str, Any], tokenizer_folder: str | None) -> Any:
-    """Return a judge that asks an engine, out of the params of a job.
+def as_asked(judge: Any, tokenizer_folder: str | None) -> Any:
+    """Return a judge as it asks its engine.
 
     Args:
         tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
     """
-    judge = JUDGES.entry(entry)
     return judge.by_messages() if tokenizer_folder is None else judge
 
 
