@@ -254,7 +254,7 @@ if snakemake := globals().get("snakemake"):
             shard=shard_of(snakemake.wildcards.load),
             shards=shards_of(snakemake.wildcards.load),
             changes=loaded_changes({name: list(snakemake.input.get(name, [])) for name in CHANGES.names()}),
-            reasoning=reasoning_models(config, described["engine"]) if snakemake.rule == "generate" else {},
+            reasoning=reasoning_models(config, described["engine"]) if snakemake.rule.startswith("generate") else {},
             limit=time_limit(config["time_limit"], runtime, job_end(os.environ), started),
         ),
         attempt=int(snakemake.resources.get("attempt", 1)),

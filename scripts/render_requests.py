@@ -21,7 +21,7 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     if request.get("dialogue") is None:
         return None
     names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
-    seed = None if request["sampling"]["temperature"] == 0 else request["seed"]
+    seed = None if request["sampling"].get("temperature") == 0 else request["seed"]
     rendering = {name: request[name] for name in names}
     if request.get("template_sha256"):
         # Of a template file that writes only answers in another way, nothing else in the request file changes.
@@ -55,7 +55,7 @@ def main(
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
     sampling = {**request["sampling"], "stop_token_ids": stop_ids}
-    greedy = sampling["temperature"] == 0
+    greedy = sampling.get("temperature") == 0
     asks = []
     rows = list(read_jsonl(prompts_path))
     identities = dict[str, Any]()

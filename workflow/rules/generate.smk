@@ -61,7 +61,7 @@ rule generate:
     benchmark:
         f"{RESULTS}/benchmarks/generate/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
-        batch=any_of(study.generation_batches),
+        batch=any_of(execution_stage.batches(study, study.generation_batches, elsewhere=False)),
     priority: job_priority
     conda:
         "../../envs/workflow.yaml"

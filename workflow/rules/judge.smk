@@ -92,7 +92,7 @@ rule judge:
     benchmark:
         f"{RESULTS}/benchmarks/judge/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
-        batch=any_of(study.judging_batches),
+        batch=any_of(execution_stage.batches(study, study.judging_batches, elsewhere=False)),
     priority: job_priority
     conda:
         "../../envs/workflow.yaml"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, model_validator
 
 from refusal_eval.config.kinds import ENGINES, OfKind
-from refusal_eval.config.shapes import Day, Entry, Number, Page, Text, Version, Whole
+from refusal_eval.config.shapes import Day, Entry, Page, Text, Version, Whole
 
 # What a kind of engine can do. It is asked while a study is validated, before anything runs.
 Capability = Literal[
@@ -28,6 +28,7 @@ Capability = Literal[
     "model_changes",  # it takes the options of vLLM by which models are changed
     "seeds",  # a request's seed is obeyed
     "strict",  # `determinism: strict` can be had
+    "may_block",  # its provider may block prompts or answers, which is no refusal of the model's
 ]
 
 
@@ -46,6 +47,9 @@ class Engine(Entry):
     """
 
     capabilities: ClassVar[frozenset[Capability]]
+    # Whether its loads are jobs of the main process: they need the internet, which compute nodes have not.
+    elsewhere: ClassVar[bool] = False
+    reads_of_study: ClassVar[tuple[str, ...]] = ()  # the keys of a study that a load is given (`EngineLoad.study`)
 
     kind: str
     max_model_len: Whole | None = Field(None, ge=16, description="Longest prompt plus answer, in tokens.")
@@ -68,18 +72,6 @@ class Engine(Entry):
     )
     reason: Text | None = Field(None, description="Why it is off; shown to whoever uses it.")
     terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
-    parameters: Number | None = Field(
-        None,
-        gt=0,
-        description="Parameters in billions, if the name of the weights (`x-8B`, `x-80B-A3B`) does not show them. For "
-        "estimates only.",
-    )
-    active_parameters: Number | None = Field(
-        None,
-        gt=0,
-        description="Parameters in billions that one token passes through in a mixture of experts. Default: all. For "
-        "estimates only.",
-    )
     unverified: list[Text] = Field(
         [], description="What could not be verified when the entry was written; `refusal-eval plan` shows it."
     )
@@ -96,8 +88,6 @@ class Engine(Entry):
             raise ValueError("`gated: true` needs `terms`: the address where one asks for access")
         if not self.enabled and self.reason is None:
             raise ValueError("`enabled: false` needs a `reason`: users read it")
-        if self.active_parameters is not None and self.parameters is None:
-            raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
         return self
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -115,6 +105,15 @@ class Engine(Entry):
             config: the model's config.json; empty where there is none.
         """
         return {}
+
+    @classmethod
+    def described(cls, entry: Mapping[str, Any]) -> str:
+        """Return an entry in words, for the methods section; nothing where its kind has none of its own."""
+        return ""
+
+    def sent_sampling(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those sampling parameters of a model that are sent, and so are in the key of its requests."""
+        return dict(sampling)
 
     def device_here(self, root: str | Path = ".") -> str | None:
         """Return what it computes on, `cpu` or `cuda`; None for an engine that computes elsewhere.

@@ -1,8 +1,8 @@
 """A running engine: the inputs of one load, and the requests it takes."""
 
 import abc
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +29,10 @@ class EngineLoad:
     start_seconds: float | None = None
     changes: Sequence[LoadedChange] = ()  # what it serves of its models' changes
     seed: int | None = 0  # what it draws the samples of requests without a seed from; None leaves it out of a record
+    in_flight: int = 1  # the most requests that it will have at one time
+    study: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what the study says that it reads (`Engine.reads_of_study`)
 
 
 @dataclass(eq=False)  # not frozen: context managers set the traceback of what passes through them
@@ -84,6 +88,10 @@ class RunningEngine(abc.ABC):
 
     async def check_health(self) -> None:  # noqa: B027
         """Raise `EngineDied` if the engine, whose processes live, has not answered for too long; ask it for that."""
+
+    def note(self) -> str:
+        """Return what people should know of it now and then, such as what it has spent; or nothing."""
+        return ""
 
     async def metrics(self) -> dict[str, float]:
         """Return the engine's own counters: requests finished, prompt tokens, generated tokens, cache hits; or nothing.

@@ -113,6 +113,7 @@ class Execution:
             if not isinstance(cause, OutOfTime):
                 raise cause from None
         finally:
+            self._progress.note(self.engine.note())
             self._progress.close()
         outcome = self._outcome
         done = outcome.executed + outcome.elsewhere + len(outcome.rejected) + len(outcome.failed)
@@ -243,6 +244,7 @@ class Execution:
             if checks % CHECKS_BETWEEN_COUNTERS == 0:
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     self._progress.engine_counters(await within(COUNTERS_SECONDS, self.engine.metrics()))
+            self._progress.note(self.engine.note())
             self._progress.log_if_due()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 try:

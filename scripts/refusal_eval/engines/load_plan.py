@@ -44,6 +44,7 @@ class LoadPlan:
     limit: TimeLimit | None = None  # when to stop
     lacks_cuda: bool = False  # whether it needs CUDA and its environment is the CPU build
     identity: Mapping[str, Any] = field(default_factory=dict)  # what `engine_id` stands for
+    study: Mapping[str, Any] = field(default_factory=dict)  # what the study says that the engine reads
     # Describes the engine as config and files have it now, which a job on a cluster reads when its turn has come; None
     # for one that cannot have changed since it was identified.
     now: Callable[[], Mapping[str, Any]] | None = None
@@ -77,6 +78,7 @@ class LoadPlan:
             store_dir=config["store_dir"],
             lacks_cuda=lacks_cuda(config["engine_entries"][name], root),
             identity=described["identity"],
+            study={key: config[key] for key in engine.reads_of_study},
             now=partial(describe_engine, name, engine, entry, manifest, config["cache_dir"]),
             **more,
         )
@@ -160,4 +162,6 @@ class LoadPlan:
             # Requests without a seed draw from the engine's. With the same one, the samples of a second load of the
             # same prompts would be copies of the first's.
             seed=secrets.randbits(31) if self.determinism == "free" else 0,
+            in_flight=self.in_flight,
+            study=self.study,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import ENGINES
@@ -60,6 +60,25 @@ class LocalEngine(Engine):
         description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of "
         "`refusal-eval plan` and `refusal-eval check` only.",
     )
+
+    parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions, if the name of the weights (`x-8B`, `x-80B-A3B`) does not show them. For "
+        "estimates only.",
+    )
+    active_parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions that one token passes through in a mixture of experts. Default: all. For "
+        "estimates only.",
+    )
+
+    @model_validator(mode="after")
+    def _counts_all_parameters(self) -> LocalEngine:
+        if self.active_parameters is not None and self.parameters is None:
+            raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
+        return self
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return {"weights", "dtype"}, and where they are not at their neutral value "kind", "trust_remote_code" and

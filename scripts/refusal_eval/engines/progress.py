@@ -24,6 +24,7 @@ class Progress:
         self._done: Counter[str] = Counter()
         self._tokens = self._generated = 0
         self._cache: float | None = None
+        self._note = ""
         self._started = self._said = time.monotonic()
         # `disable=None`: no bar where standard error is no terminal, such as in a log of Slurm's.
         self._bar = tqdm(
@@ -62,6 +63,12 @@ class Progress:
         self._cache = counters["prefix_cache_hits"] / queries if queries else None
         self._bar.set_postfix_str(", ".join(self._rates()), refresh=False)
 
+    def note(self, text: str) -> None:
+        """Take in what the engine says for people (see `RunningEngine.note`)."""
+        if text != self._note:
+            self._note = text
+            self._bar.set_postfix_str(", ".join(self._rates()), refresh=False)
+
     def log_if_due(self) -> None:
         """Write a line into the log if the last one is half a minute old."""
         if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
@@ -97,6 +104,8 @@ class Progress:
         rates = [f"{tokens / seconds:.0f} tokens/s"] if tokens else []
         if self._cache is not None:
             rates.append(f"{100 * self._cache:.0f} % of prompt tokens from the cache")
+        if self._note:
+            rates.append(self._note)
         return rates
 
 

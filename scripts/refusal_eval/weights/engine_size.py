@@ -23,7 +23,7 @@ def engine_billions(
 
     `files` are those of its weights, or the manifest of fetched weights; `devices` are those of one load.
     """
-    if entry.get("parameters"):
+    if isinstance(entry.get("parameters"), int | float):  # elsewhere they are those of requests, by name
         return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
     if found := billions_in_name(_weights_name(entry)):
         return found, "by its name"

@@ -23,6 +23,11 @@ def engine_of(batch: str) -> str:
     return batch.split("/")[1]
 
 
+def batches(study: Study, of_stage: Iterable[str], elsewhere: bool) -> list[str]:
+    """Return those batches whose engine computes `elsewhere`, or those of all others."""
+    return [batch for batch in of_stage if study.engines[engine_of(batch)].elsewhere == elsewhere]
+
+
 def threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
     """Return the threads of one load of an engine.
 

@@ -24,7 +24,7 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     params = rendering_params(study.config, entry) | {
         # The identity file of another engine may be older than the requests, and keys hold the engine's id.
         "engine": entry["engine"],
-        "sampling": entry["sampling"],
+        "sampling": study.engines[entry["engine"]].sent_sampling(entry["sampling"]),
         "samples": study.config["samples"],
         "seed": study.config["seed"],
     }

@@ -1,0 +1,110 @@
+"""Another tool reads the same replies: the OpenAI and Anthropic providers of inspect_ai, in an environment of its own.
+
+It knows six words for how an answer ended, and raises the rest. Where it says something else than we do, the difference
+is named here, with why ours is meant: a difference that is not named, or is no longer there, fails.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_provider import StubProvider
+from stub_replies import DIALECTS, wire_forms
+
+pytestmark = pytest.mark.full
+PACKAGES = ("inspect_ai==0.3.285", "openai==3.57.0", "anthropic==2.14.0")
+UNREACHABLE = ("No matching distribution", "Failed to establish", "Temporary failure", "timed out", "Connection")
+# Our states in its words; it raises an error where we end the load, ask again, or call the answer failed.
+WORDS = {
+    "complete": "stop",
+    "truncated": "max_tokens",
+    "truncated_reasoning": "max_tokens",
+    "too_long": "model_length",
+    "blocked": "content_filter",
+    "failed": "raised",
+    None: "raised",
+}
+MEANT = {
+    # Blocks that are errors to it: of a gateway, of a guardrail, or in words that it does not know.
+    ("openai", "OpenRouter 403 moderation"): "raised",
+    ("openai", "OpenRouter 403 refusal"): "raised",
+    ("openai", "Mistral 403 guardrail"): "raised",
+    ("openai", "DeepSeek 400"): "raised",
+    # The stop reason of another dialect, which a gateway passes on: a block, and it says that it does not know it.
+    ("openai", "Claude through a gateway"): "unknown",
+    # The upstream's error under 200, which it takes for an answer of half a word: asked again here.
+    ("openai", "OpenRouter error in the choice"): "unknown",
+    # A reply without an answer, which is an output without a choice there.
+    ("openai", "no choices"): None,
+    # Another model than the one that was asked: an answer there, failed here.
+    ("anthropic", "a fallback model answered"): "stop",
+    # Cut at the model's own limit, for which it has no word in this dialect.
+    ("anthropic", "context exceeded"): "unknown",
+}
+# Categories that only we read.
+OWN_CATEGORIES = {("openai", "Azure 400 filter")}
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the Python of an environment with inspect_ai and both providers' libraries."""
+    folder = tmp_path_factory.mktemp("oracle")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    pip = subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], capture_output=True, text=True)
+    if pip.returncode and any(words in pip.stderr for words in UNREACHABLE):
+        pytest.skip(f"the package index cannot be reached: {pip.stderr.strip().splitlines()[-1]}")
+    assert pip.returncode == 0, pip.stderr
+    return python
+
+
+@pytest.fixture(scope="module")
+def readings(oracle: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what inspect_ai makes of each reply."""
+    forms = [(dialect, name) for dialect in DIALECTS for name in wire_forms(dialect)]
+    models = {f"{dialect}-{i}": {"always": name} for i, (dialect, name) in enumerate(forms)}
+    with StubProvider(models=models) as stub:
+        jobs = []
+        for model, (dialect, _) in zip(models, forms, strict=True):
+            address = stub.address if dialect == "openai" else stub.address.removesuffix("/v1")
+            jobs.append({"dialect": dialect, "model": model, "address": address, "key": stub.options.key})
+        lines = "".join(json.dumps(job) + "\n" for job in jobs)
+        program = str(Path(__file__).with_name("ask_inspect.py"))
+        run = subprocess.run([oracle, program], input=lines, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0, run.stderr
+        said = [json.loads(line) for line in run.stdout.splitlines()]
+        assert {entry["model"] for entry in stub.entries} == set(models)  # each form was sent
+    return dict(zip(forms, said, strict=True))
+
+
+def test_both_read_each_reply_alike_but_for_the_differences_that_are_meant(
+    readings: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    differences = {}
+    for (dialect, name), reading in readings.items():
+        word = "raised" if "raised" in reading else reading["stop_reason"]
+        if word != WORDS[wire_forms(dialect)[name]["expect"]["state"]]:
+            differences[dialect, name] = word
+    assert differences == MEANT
+
+
+def test_both_read_the_same_text_partial_answer_category_and_declared_refusal(
+    readings: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    compared = 0
+    for place, reading in readings.items():
+        form = wire_forms(place[0])[place[1]]
+        expect = form["expect"]
+        if "raised" in reading or place in MEANT:
+            continue
+        compared += 1
+        if form["status"] == 200:  # it writes a provider's error message where an answer would be
+            assert reading["completion"] == (expect["text"] or expect["partial"] or ""), place
+        if place not in OWN_CATEGORIES:
+            assert reading["category"] == expect["category"], place
+        if expect["state"] == "complete":
+            assert reading["declined"] == expect["declared"], place
+    assert compared > 20
