@@ -160,7 +160,12 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
         name: gold["labelled_by_model"] for name, gold in study["gold_entries"].items() if gold.get("labelled_by_model")
     }
     judge = judge_as_asked(study, name)
-    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written), by_model))
+
+    def sampling(drawn: Mapping[str, Any]) -> str:
+        engine = study["engine_entries"].get(getattr(judge, "engine", ""))
+        return sampling_text(drawn if engine is None else _sent(engine, drawn))
+
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling, frozenset(written), by_model))
 
 
 def judge_as_asked(config: Mapping[str, Any], name: str) -> JudgeEntry:
