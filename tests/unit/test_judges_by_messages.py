@@ -15,7 +15,7 @@ from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter, checked_response
-from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.kinds import ENGINES, JUDGES
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.judges.cell_verdicts import vote_reader
@@ -90,6 +90,20 @@ def test_what_is_drawn_holds_no_parameter_that_few_servers_know_unless_it_is_wri
     assert (own.sampling.max_tokens, own.sampling.top_k) == (99, 5)
     sampling = hosted("llm").request_sampling({})
     assert (sampling["temperature"], "logprob_token_ids" in sampling and sampling["logprob_token_ids"]) == (0.0, [])
+
+
+@pytest.mark.skipif("openai" not in ENGINES.names(), reason="without the feature of hosted engines")
+@pytest.mark.parametrize("judge", [hosted("llm"), hosted("reasoned")])
+def test_the_servers_of_both_dialects_get_the_schema_with_its_keys_in_order(judge: Any) -> None:
+    form, bodies = form_of(judge), list[Any]()
+    for kind in ("openai", "anthropic"):
+        entry = {"kind": kind, "address": "https://far.example.org/v1", "served": "big", "as_of": "2026-11-01"}
+        sampling = judge.request_sampling({})
+        assert list(ENGINES.entry(entry).unsent(sampling)) == []
+        bodies.append(ENGINES.entry(entry).body([{"role": "user", "content": "?"}], sampling, None))
+    (tool,) = bodies[1]["tools"]
+    for schema in (bodies[0]["response_format"]["json_schema"]["schema"], tool["input_schema"]):
+        assert json.dumps(schema) == json.dumps(form)
 
 
 # ---------------------------------------------------------------- what becomes of a reply
