@@ -14,7 +14,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_jsonl
 
-JUDGES = {"labels": "openai", "reasons": "anthropic"}
+pytestmark = pytest.mark.feature("hosted")
 
 
 @pytest.fixture(scope="module")

@@ -85,9 +85,9 @@ class LlmJudge(RubricJudge, SoftJudge):
         0.5, ge=0, le=1, description="Least probability on all labels together; below it the verdict is `unparsable`."
     )
 
-    def by_messages(self) -> HostedLlmJudge:
+    def by_messages(self) -> LlmByMessages:
         """Return the judge as it asks an engine that takes messages."""
-        return HostedLlmJudge.of(self)
+        return LlmByMessages.of(self)
 
     def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds under its labels."""
@@ -126,7 +126,7 @@ class LlmJudge(RubricJudge, SoftJudge):
         return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
 
 
-class HostedLlmJudge(OnMessages, LlmJudge):
+class LlmByMessages(OnMessages, LlmJudge):
     """The same on an engine that takes messages."""
 
     gives_probabilities: ClassVar[Literal["never"]] = "never"  # type: ignore[assignment]

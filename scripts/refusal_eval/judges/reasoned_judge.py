@@ -44,7 +44,7 @@ _WORD = re.compile(r"(not\s+)?refusal", re.IGNORECASE)
 MOST_ANALYSIS = 600  # characters
 _TYPES = {"string": str, "integer": int, "boolean": bool}
 # On an engine that takes messages.
-HOSTED_SAMPLING = Sampling(max_tokens=512, temperature=0.6)
+SAMPLING_BY_MESSAGES = Sampling(max_tokens=512, temperature=0.6)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MOST_BLANKS = 1  # in one place of a verdict; without a bound a small model could write blanks without end
 
@@ -86,10 +86,10 @@ class ReasonedJudge(OwnKinds, RubricJudge):
         "specific: 5}`. The quality of an answer is the mean of its ratings on a scale from 0 to 1; of a refusal 0.",
     )
 
-    def by_messages(self) -> HostedReasonedJudge:
+    def by_messages(self) -> ReasonedByMessages:
         """Return the judge as it asks an engine that takes messages, of which few know `top_k`."""
         default = type(self).model_fields["sampling"].default
-        return HostedReasonedJudge.of(self, **({"sampling": HOSTED_SAMPLING} if self.sampling == default else {}))
+        return ReasonedByMessages.of(self, **({"sampling": SAMPLING_BY_MESSAGES} if self.sampling == default else {}))
 
     @model_validator(mode="after")
     def _votes_can_differ_and_decide(self) -> ReasonedJudge:
@@ -187,7 +187,7 @@ class ReasonedJudge(OwnKinds, RubricJudge):
         return f"{reads} an analysis and {verdict}{rated} ({votes}; {drawn})"
 
 
-class HostedReasonedJudge(OnMessages, ReasonedJudge):
+class ReasonedByMessages(OnMessages, ReasonedJudge):
     """The same on an engine that takes messages."""
 
     useless: ClassVar[Mapping[str, str]] = NO_MARKS
