@@ -162,8 +162,9 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     judge = judge_as_asked(study, name)
 
     def sampling(drawn: Mapping[str, Any]) -> str:
-        engine = study["engine_entries"].get(getattr(judge, "engine", ""))
-        return sampling_text(drawn if engine is None else _sent(engine, drawn))
+        if not judge.how_asked():
+            return sampling_text(drawn)
+        return sampling_text(_sent(study["engine_entries"][study["judge_entries"][name]["engine"]], drawn))
 
     return judge.summary(Words(cite, quoted, listed, label, weights, sampling, frozenset(written), by_model))
 
