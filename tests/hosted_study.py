@@ -1,11 +1,14 @@
 """A small study of two hosted models, one of each dialect, on the stub provider."""
 
 import json
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from project import Project, change_yaml, make_project
+from project import ROOT, Project, change_yaml, make_project
 from stub_provider import StubProvider
 
 from refusal_eval.core.files import read_jsonl
@@ -64,3 +67,18 @@ def answers(project: Project, model: str) -> list[dict[str, Any]]:
     return [
         row for split in ("one", "two") for row in read_jsonl(project.results / "answers" / model / f"{split}.jsonl")
     ]
+
+
+def started(project: Project, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a run in a process group of its own, whose output is in the project's folder."""
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(project.folder)]
+    command += ["--configfile", str(project.folder / "study.yaml"), "--cores", "2", *arguments]
+    with open(project.folder / "run.log", "ab") as log:
+        return subprocess.Popen(command, cwd=project.folder, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_until(done: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
