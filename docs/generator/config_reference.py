@@ -80,6 +80,13 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "vLLM engine": VllmEngine,
         "Classifier engine": ClassifierEngine,
         "Encoder engine": EncoderEngine,
+        **of_features(
+            {
+                "Engine that speaks chat completions": "hosted.openai_engine:OpenAIEngine",
+                "Engine that speaks the messages API": "hosted.anthropic_engine:AnthropicEngine",
+                "Price of tokens": "hosted.price:Price",
+            }
+        ),
         "Verified": engine_entry.Verified,
         "Weights from the hub": weight_kinds.HubWeights,
         "Weights in a folder": weight_kinds.FolderWeights,
@@ -133,12 +140,14 @@ PATTERN_WORDS = {
     **{shapes.NUMBERED: "package name", shapes.NUMBERED_FILE: "file name"},
     **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
     shapes.LENGTH: "length",
+    shapes.CURRENCY: "three letters",
     shapes.PAPER_WIDTH: "`column`, `page`, format of a paper, or length",
     shapes.POSITIONS: "`last_prompt_token`, `answer_mean` or `prompt_token-N`",
     **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
     **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
 }
 PLAIN_WORDS = {str: "text", int: "whole number", float: "number", bool: "true/false", datetime.date: "day"}
+PLAIN_WORDS |= {type(None): "null"}
 PATH_WORDS = {"file": "path of a file", "program": "path", "output": "path"}  # what else is on disk is a folder
 BOUND_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 

@@ -34,6 +34,13 @@ engines:
     kind: encoder
     weights: {kind: wheel_folder, package: p, version: "1.0", folder: p/model, sha256: SHA256}
     max_model_len: 512
+  far:
+    kind: openai
+    address: https://host/v1
+    served: big
+    as_of: 2026-11-01
+    price: {input: 1, output: 2, date: 2026-11-01}
+  far-too: {kind: anthropic, address: https://host/v1, served: big, as_of: 2026-11-01}
 models:
   plain: {engine: hub-engine, sampling: {max_tokens: 64}}
   thinker: {engine: folder-engine, sampling: {max_tokens: 512, temperature: 0.6}, reasoning: {end: </think>}}

@@ -66,6 +66,7 @@ class Explained:
     missing: bool = False
     meant: str | None = None
     assume: dict[Any, Any] | None = None
+    misnames_kind: bool = False  # whether it is an unknown key in the place of the one that says the kind
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
     try:
         return _adapter(annotation).validate_python(value), []
     except ValidationError as error:
-        mistakes = _explained(annotation, value, error, also)
+        mistakes = _of_the_kind_meant(_explained(annotation, value, error, also), value)
     # Nothing inside a mapping of unknown kind is validated: take the kind that was meant, and look again.
     repaired = copy.deepcopy(value)
     for mistake in mistakes:
@@ -120,6 +121,18 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
         known = {mistake.path: mistake for mistake in mistakes}  # one of each path
         mistakes += [found for found in check(annotation, repaired, also)[1] if known.get(found.path) != found]
     return None, mistakes
+
+
+def _of_the_kind_meant(mistakes: list[Explained], value: Any) -> list[Explained]:
+    """Return the mistakes without those in mappings whose kind stands under a misspelt key: it is another kind."""
+    found = mistakes
+    for mistake in [mistake for mistake in mistakes if mistake.misnames_kind]:
+        *owner_path, key = mistake.path
+        owner, _ = look_up(value, owner_path)
+        said = {name: item for name, item in owner.items() if name != key} | {mistake.meant: owner[key]}
+        found = [other for other in found if list(other.path[: len(owner_path)]) != owner_path]
+        found.append(replace(mistake, assume=said))
+    return found
 
 
 def valid_keys(entry: type[BaseModel], value: dict[Any, Any]) -> Any:
@@ -210,7 +223,10 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
         if (there := _key_of_others(str(path[-1]), allowed, spot)) is not None:
             return there
         message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
-        return Explained(path, message, meant=nearest_name(path[-1], allowed))
+        meant = nearest_name(path[-1], allowed)
+        kinds = {kind for one in (spot.owner, *spot.others) if one for kind in kinds_of(one)}
+        is_kind = spot.owner is not None and meant == kind_key(spot.owner) and value in kinds
+        return Explained(path, message, meant=meant, misnames_kind=is_kind)
     if kind == "missing":
         field = infos_of(spot.owner).get(str(path[-1])) if spot.owner else None
         words = f" ({field.description.rstrip('.')})" if field and field.description else ""

@@ -205,6 +205,11 @@ ROW_READERS = Registry("reader of rows", "ROW_READERS")
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
 LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")
 
+# Functions of a study and of its costs by engine that return what features add to `refusal-eval plan` and `status`
+# (`program.page_part.PagePart`), or None.
+PLAN_PARTS = Registry("part of a plan", "PLAN_PARTS")
+STATUS_PARTS = Registry("part of a status", "STATUS_PARTS")
+
 PROTOCOLS = Registry("protocol", "PROTOCOLS", {"default": "refusal_eval.config.protocol:Protocol"})
 
 

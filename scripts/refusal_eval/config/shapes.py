@@ -52,6 +52,7 @@ FORMS = {
     (
         ARGUMENT := r"^[a-z][a-z0-9.-]*$"
     ): "a vLLM argument by its long name, such as `max-num-seqs`, without leading dashes",
+    (CURRENCY := r"^[A-Z]{3}$"): "a currency by its three letters, such as `USD`",
     (LENGTH := r"^\d+(\.\d+)? ?(cm|mm|in|pt)$"): "a length with its unit, such as `13.9cm` or `5.5in`",
     (
         PAPER_WIDTH := r"^(column|page|neurips|icml|acl|iclr|nature|\d+(\.\d+)? ?(cm|mm|in|pt))$"
@@ -103,6 +104,7 @@ BundledName = Annotated[str, StringConstraints(pattern=BUNDLED)]
 RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS), INNER]
 RowsInRepo = Annotated[str, StringConstraints(pattern=ROWS), INNER]
 RowsUrl = Annotated[str, StringConstraints(pattern=ROWS_URL)]
+Currency = Annotated[str, StringConstraints(pattern=CURRENCY)]
 Page = Annotated[str, StringConstraints(pattern=PAGE)]
 NumberedPackage = Annotated[str, StringConstraints(pattern=NUMBERED)]
 NumberedFile = Annotated[str, StringConstraints(pattern=NUMBERED_FILE), INNER]

@@ -7,3 +7,6 @@ ENGINES = {
 }
 STUDY_KEYS = {"budget": "budget_keys:BudgetKeys"}
 CHECKS = {"hosted": "hosted_mistakes:hosted_mistakes"}
+ANALYSES = {"spending": "spending_analysis:SpendingAnalysis"}
+PLAN_PARTS = {"money": "money_parts:money_to_come"}
+STATUS_PARTS = {"money": "money_parts:money_so_far"}

@@ -36,6 +36,7 @@ LONGEST_WAIT = 60.0  # where the server does not say how long
 REPLY_BYTES = 2**25  # no answer is longer
 CONNECT_SECONDS = 30.0
 LAST_REPLIES_SECONDS = 60.0  # to be waited for when a load ends
+FORM_TOKENS = 512  # at most, that a provider writes around the form of a reply
 HIDDEN = "***"  # in the place of the key
 # What to do, by what is to be mended.
 ADVICE: Mapping[str, str] = {
@@ -47,7 +48,8 @@ ADVICE: Mapping[str, str] = {
     "address": "this is no answer of an API; mend `address`",
     "known_as": "the reply is of another model than `{served}`. If that is the same, list its name under `known_as`; "
     "else mend `served`",
-    "logprobs: false": "the server gives no log-probabilities; write `logprobs: false` in the entry of this engine",
+    "sampling": "the server does not take the value of `{mend}`; mend it in the entries of models and judges",
+    "logprobs": "the server gives no log-probabilities; write `logprobs: false` in the entry of this engine",
     "budget": "the study's `budget` leaves no room. Raise it, and a rerun asks only for the rest",
 }
 
@@ -102,7 +104,8 @@ class HostedClient(RunningEngine):
         most = Decimal(0)
         if self._engine.price is not None:
             limit = int(settings.sampling.get("max_tokens") or 0)
-            most = self._engine.price.most(body, self._engine.messages_key, limit)
+            further = FORM_TOKENS if settings.sampling.get("structured_outputs") else 0
+            most = self._engine.price.most(body, self._engine.messages_key, limit, further)
         if not self._begun:
             async with self._first:
                 if not self._begun:
@@ -216,7 +219,7 @@ class HostedClient(RunningEngine):
     async def _end(self, mend: str, reason: str) -> UserError:
         """Return the error that ends the load."""
         engine = self._engine
-        advice = ADVICE.get(mend, "write `{mend}` in the entry of this engine")
+        advice = ADVICE.get(mend.partition(": ")[0], "write `{mend}` in the entry of this engine")
         key = f"`{engine.key_variable}`" if engine.key_variable else "no `key_variable`"
         advice = advice.format(key=key, served=engine.served, mend=mend)
         self._ended = self._ended or UserError(f"{engine.place}: {advice}. {reason}")

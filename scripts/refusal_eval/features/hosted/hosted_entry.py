@@ -29,6 +29,9 @@ NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 NO_EXTRA = ("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks", "logprobs")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
+_UNSUPPORTED = re.compile(
+    r"unsupported|not supported|deprecated|unknown|unrecogni[sz]ed|not permitted|not allowed|unexpected", re.IGNORECASE
+)
 _INSTEAD = re.compile(r"[Uu]se [`'\"](\w+)[`'\"] instead")
 
 
@@ -178,7 +181,7 @@ class Hosted(Engine):
         return not any(_bare(name).startswith(one) for one in asked)
 
     def parameter_at_fault(self, named: str | None, message: str, reply: Reply) -> Ends | None:
-        """Return that a parameter is not taken, with the line that mends it; None for another error.
+        """Return that a parameter, or its value, is not taken, with the line that mends it; None for another error.
 
         Args:
             named: the parameter that the error names in a field of its own.
@@ -186,6 +189,8 @@ class Hosted(Engine):
         """
         for ours, theirs in self._names().items():
             if named == theirs or (not named and re.search(_WORD.format(re.escape(theirs)), message)):
+                if not _UNSUPPORTED.search(message):
+                    return Ends(f"sampling: {ours}", reply.shown)
                 found = _INSTEAD.search(message)
                 return Ends(f"parameters: {{{ours}: {found[1] if found else 'null'}}}", reply.shown)
         return None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from refusal_eval.config.shapes import Day, Entry, Number
+from refusal_eval.config.shapes import Currency, Day, Entry, Number
 from refusal_eval.core.files import canonical_json, utf8
 
 TOKENS_PER_MESSAGE = 16  # at most, that mark its role and its ends
-Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 
 
 class Price(Entry):
@@ -33,16 +32,17 @@ class Price(Entry):
         tokens = (usage["input"] - usage["cached"]) * _exact(self.input) + usage["cached"] * cached
         return (tokens + usage["output"] * _exact(self.output)) / _exact(self.per)
 
-    def most(self, body: Mapping[str, Any], messages: str, output: int) -> Decimal:
+    def most(self, body: Mapping[str, Any], messages: str, output: int, further: int = 0) -> Decimal:
         """Return what a request can cost at most: a byte is a token at most.
 
         Args:
             body: what is sent.
             messages: its key with the messages.
             output: the most tokens of the answer.
+            further: tokens of the prompt that the provider may add.
         """
         # What else is sent may be read as well, such as the form that a reply is held to.
-        size = len(utf8(canonical_json(body))) + TOKENS_PER_MESSAGE * len(body[messages])
+        size = len(utf8(canonical_json(body))) + TOKENS_PER_MESSAGE * len(body[messages]) + further
         dearest = max(self.input, self.cached or 0)
         return (size * _exact(dearest) + output * _exact(self.output)) / _exact(self.per)
 

@@ -57,6 +57,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "assumed": any(work.known == ASSUMED for work in plan.work.values()),
         "engines": {name: dataclasses.asdict(pace) | costs[name] for name, pace in plan.paces.items()},
         "batches": plan.batches.to_dict("records"),
+        **{name: part.values for name, part in plan.parts.items()},
         "disk": {"needs": needs.to_dict("records"), "disks": disks(needs, read_free)},
         "lock": study.lock,
         "open_pins": open_pins(study),

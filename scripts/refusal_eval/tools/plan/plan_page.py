@@ -50,6 +50,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         "what_runs": table("WHAT RUNS", _work(plan)),
         "engine_table": table("ENGINES", _engines(plan)),
         "batch_table": table("BATCHES", _batches(plan)) if every else [],
+        "part_lines": [part.lines() for part in plan.parts.values()],
         "disk_table": table("DISK", _disk(pd.DataFrame(values["disk"]["needs"]))),
     }
     return _render("plan_page", plan, {**values, **facts})

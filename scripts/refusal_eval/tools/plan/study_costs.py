@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.config.kinds import PLAN_PARTS
 from refusal_eval.core.errors import UserError
+from refusal_eval.program.page_part import PagePart
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ELSEWHERE, MISSING, CellWork, Pace, pace_of, work_seconds
@@ -67,6 +69,12 @@ class Plan:
     def engines(self) -> pd.DataFrame:
         """Costs by engine."""
         return self.batches.groupby("engine").agg(COSTS).reindex(list(self.paces), fill_value=0)
+
+    @cached_property
+    def parts(self) -> dict[str, PagePart]:
+        """What features add, by name."""
+        found = {name: PLAN_PARTS.get(name)(self.study, self.engines) for name in PLAN_PARTS.names()}
+        return {name: part for name, part in found.items() if part is not None}
 
     def _batch(self, stage: str, name: str, work: list[CellWork]) -> dict[str, Any]:
         engine = name.split("/")[1]

@@ -44,6 +44,8 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             word = ACTIVATION_USES.get(use).done
             done = f"{use.capitalize()}: {len(made) - len(open_ones)} of {len(made)} {word}"
             lines += ["", *fill_lines([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
+    for part in status.parts.values():
+        lines += ["", *part.lines()]
     if report := status.report:
         there = (
             report.unknown

@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.activation_use import activation_uses
+from refusal_eval.config.kinds import STATUS_PARTS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
+from refusal_eval.program.page_part import PagePart
 from refusal_eval.program.snakemake_summary import MadeFiles, summary
 from refusal_eval.study.files import file_of, made_files
 from refusal_eval.study.study import Study
@@ -56,6 +58,7 @@ class StudyStatus:
     stuck: Mapping[str, Mapping[str, Job]]
     troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
     report: ReportStatus | None  # the report; None until all cells are done, or when only some were asked for
+    parts: Mapping[str, PagePart] = field(default_factory=dict)  # what features add, by name
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as plain JSON values; jobs are written as `rule name`."""
@@ -63,6 +66,7 @@ class StudyStatus:
         for cell in value["cells"]:
             cell["trouble"] = " ".join(cell["trouble"]).strip() if cell["trouble"] else None
         value |= value.pop("made")
+        value |= {name: part["values"] for name, part in value.pop("parts").items()}
         for use, jobs in value.pop("stuck").items():
             value[f"open_{use}"] = {name: " ".join(job) for name, job in jobs.items()}
         return value
@@ -113,7 +117,8 @@ def study_status(
             if in_trouble := [job for job in jobs if job in troubles]:
                 stuck[use][name] = in_trouble[-1]
     results, every = shown_path(study.paths.results), list(troubles.values())
-    return StudyStatus(study.name, results, state, cells, made, stuck, every, report)
+    parts = {name: part for name in STATUS_PARTS.names() if (part := STATUS_PARTS.get(name)(study)) is not None}
+    return StudyStatus(study.name, results, state, cells, made, stuck, every, report, parts)
 
 
 def made_things(study: Study, use: str) -> dict[str, bool]:
