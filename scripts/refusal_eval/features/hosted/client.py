@@ -131,7 +131,8 @@ class HostedClient(RunningEngine):
                     return reading.response
                 raise ConnectionError(reading.reason)
             seconds = max(wait, min(LONGEST_WAIT, 2.0 ** (tries - 1)))
-            LOG.debug("waiting for %.0f s: %s", seconds, reading.reason)
+            level = logging.DEBUG if self._begun else logging.WARNING  # all others wait for the first
+            LOG.log(level, "%s: waiting for %.0f s: %s", self._engine.place, seconds, reading.reason)
             if reading.busy:
                 self._pace.slow_down(wait)
             await asyncio.sleep(seconds)

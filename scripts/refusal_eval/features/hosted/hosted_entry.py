@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
@@ -50,8 +51,9 @@ class Hosted(Engine):
     elsewhere: ClassVar[bool] = True
     reads_of_study: ClassVar[tuple[str, ...]] = ("study", "store_dir", "budget")
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {"writes_text", "takes_messages", "structured_outputs", "seeds", "may_block"}
+        {"writes_text", "takes_messages", "structured_outputs", "may_block"}
     )
+    spoken: ClassVar[str]  # the dialect in words
     path: ClassVar[str]  # behind the address
     messages_key: ClassVar[str] = "messages"
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
@@ -137,6 +139,12 @@ class Hosted(Engine):
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
         return {name: getattr(self, name) for name in names} | {"address": self.place, "as_of": str(self.as_of)}
+
+    @classmethod
+    def described(cls, entry: Mapping[str, Any]) -> str:
+        own = cls.model_validate(entry)
+        further = f", with {json.dumps(own.extra, sort_keys=True)} in each request" if own.extra else ""
+        return f"{own.place} as {own.served} ({cls.spoken}, as of {own.as_of}{further})"
 
     def sent_sampling(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in sampling.items() if self.parameters.get(name, "") is not None}

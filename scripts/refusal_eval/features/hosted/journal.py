@@ -62,7 +62,8 @@ def read_spending(path: Path) -> Spending:
     """Return what a journal says; nothing where there is none. A line that a kill cut off counts for nothing."""
     found = Spending()
     for line in _lines(path):
-        found.take_in(line)
+        with contextlib.suppress(KeyError):  # what it settles was in a line that is damaged
+            found.take_in(line)
     return found
 
 
