@@ -12,6 +12,7 @@ from project import ROOT, Project, change_yaml, make_project
 from stub_provider import StubProvider
 
 from refusal_eval.core.files import read_jsonl
+from refusal_eval.features.hosted.price import Price
 
 SECRET = "sk-stub-secret-0123456789"
 KEY_VARIABLE = "STUB_KEY"
@@ -28,7 +29,7 @@ FOUR_KINDS = (
     "refusal, no details",
     "400 content filtering",
 )
-PRICE = {"input": 2.5, "cached": 1.25, "output": 10, "date": "2026-11-01"}
+PRICE = Price.model_validate({"input": 2.5, "cached": 1.25, "output": 10, "date": "2026-11-01"})
 
 
 def stub(log: Path | None = None, **options: Any) -> StubProvider:
@@ -50,7 +51,13 @@ def hosted_project(folder: Path, address: str, prompts: int = PROMPTS, **engine:
     for split in ("one", "two"):
         rows = [{"prompt": f"{split}: question {i}, naïvely?"} for i in range(prompts)]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shared = {"address": address, "key_variable": KEY_VARIABLE, "as_of": "2026-11-01", "price": PRICE, **engine}
+    shared = {
+        "address": address,
+        "key_variable": KEY_VARIABLE,
+        "as_of": "2026-11-01",
+        "price": PRICE.model_dump(mode="json"),
+        **engine,
+    }
     engines = {f"{kind}-stub": {"kind": kind, "served": f"{kind}-large", **shared} for kind in MODELS.values()}
     models = {
         name: {"engine": f"{kind}-stub", "system_prompt": "Be kind.", "sampling": {"max_tokens": 40}}

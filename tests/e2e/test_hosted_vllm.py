@@ -27,7 +27,7 @@ from real import real_project
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.feature("hosted")]
 
 KEY, KEY_VARIABLE = "sk-own-vllm", "OWN_VLLM_KEY"
 HIDDEN = {"top_k": 1, "temperature": 0.01, "repetition_penalty": 1.9, "max_new_tokens": 3, "eos_token_id": 2}
