@@ -27,7 +27,10 @@ FORM = "structured_outputs"  # the parameter by which a reply is held to a form
 # Sampling parameters that only engines have which take token ids, and those that dialects translate by themselves.
 NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 # What `extra` may not hold: what is sent anyway, several answers at once, and other models where this one declines.
-NO_EXTRA = ("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks", "logprobs")
+NO_EXTRA = (
+    *("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks"),
+    *("logprobs", "cache_control"),
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
 _UNSUPPORTED = re.compile(
@@ -116,6 +119,8 @@ class Hosted(Engine):
     def _why_not_extra(self, name: str) -> str:
         if name in ("models", "route", "fallbacks"):
             return "another model would answer where this one declines"
+        if name == "cache_control":
+            return "what is written into a cache costs more than `price` says"
         if name in ("n", "best_of"):
             return "a study draws its `samples` one by one"
         return "it is sent already"
