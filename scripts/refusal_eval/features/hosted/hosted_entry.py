@@ -18,6 +18,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
+from refusal_eval.features.hosted.hosted_trial import HostedTrial
 from refusal_eval.features.hosted.price import Price
 from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
 
@@ -56,6 +57,7 @@ class Hosted(Engine):
     messages_key: ClassVar[str] = "messages"
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
     required: ClassVar[frozenset[str]] = frozenset()  # those that its servers do not go without
+    refusal_test: ClassVar[str | None] = None  # a prompt that the provider documents to be refused by its classifier
 
     address: Annotated[Page, AfterValidator(_without_secrets)] = Field(
         description="Where the API begins, such as `https://api.openai.com/v1`. In the request key, without a query."
@@ -104,7 +106,7 @@ class Hosted(Engine):
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
         parts = urlsplit(self.address)
-        if self.key_variable and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if self.key_variable and parts.scheme == "http" and not self.is_here:
             raise ValueError(
                 "`address` begins with http://, by which the key would travel openly; use https://, or a "
                 "tunnel to this machine"
@@ -121,6 +123,15 @@ class Hosted(Engine):
     def _names(self) -> dict[str, str]:
         """Return what is sent, by our names, under which name."""
         return {ours: theirs for ours, theirs in {**self.names, **self.parameters}.items() if theirs is not None}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.address).hostname in LOOPBACK
+
+    @property
+    def sends_seeds(self) -> bool:
+        return SEED in self._names()
 
     @property
     def place(self) -> str:
@@ -150,6 +161,10 @@ class Hosted(Engine):
 
     def most_at_once(self, device: str | None) -> int:
         return 16
+
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> HostedTrial:
+        """Return what `refusal-eval check --model` asks it."""
+        return HostedTrial(self, sampling, folder)
 
     def running(self, load: EngineLoad) -> HostedClient:
         """Return the client for one load."""
