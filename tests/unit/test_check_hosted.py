@@ -65,7 +65,7 @@ def cost_of(stub: StubProvider) -> str:
     return f"{price.cost(stub.billed):.6f} USD spent"
 
 
-def test_a_good_server_passes_with_five_requests_and_the_report_says_what_they_cost(
+def test_a_good_server_passes_and_the_report_says_what_its_answers_cost(
     stub: StubProvider, check: Check
 ) -> None:
     stub.options.provider = "Stub AI"
