@@ -65,9 +65,7 @@ def cost_of(stub: StubProvider) -> str:
     return f"{price.cost(stub.billed):.6f} USD spent"
 
 
-def test_a_good_server_passes_and_the_report_says_what_its_answers_cost(
-    stub: StubProvider, check: Check
-) -> None:
+def test_a_good_server_passes_and_the_report_says_what_its_answers_cost(stub: StubProvider, check: Check) -> None:
     stub.options.provider = "Stub AI"
     found = check("gpt", {"temperature": 0.7, "stop": ["END"]}, logprobs=True)
     assert found.code == 0, found.out + found.err

@@ -6,7 +6,7 @@ import abc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -53,8 +53,8 @@ class Hosted(Engine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {"writes_text", "takes_messages", "structured_outputs", "seeds", "may_block"}
     )
-    path: ClassVar[str]  # behind the address
-    messages_key: ClassVar[str] = "messages"
+    path: ClassVar[str]  # behind the address; `{served}` in it is the model's name
+    messages_key: ClassVar[str] = "messages"  # the key of a request that holds them
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
     required: ClassVar[frozenset[str]] = frozenset()  # those that its servers do not go without
     refusal_test: ClassVar[str | None] = None  # a prompt that the provider documents to be refused by its classifier
@@ -102,7 +102,7 @@ class Hosted(Engine):
             raise ValueError(f"`parameters` has `{unknown[0]}`, and ours are {', '.join(sorted(known))}")
         if missing := sorted(name for name in self.required if self.parameters.get(name, "") is None):
             raise ValueError(f"`parameters`: this API needs `{missing[0]}`")
-        sent = {*NO_EXTRA, *self._names().values()}
+        sent = {*NO_EXTRA, self.messages_key, *self._names().values()}
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
         parts = urlsplit(self.address)
@@ -143,7 +143,8 @@ class Hosted(Engine):
     def url(self) -> str:
         """The address to which requests are sent."""
         parts = urlsplit(self.address)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + self.path, parts.query, ""))
+        path = parts.path.rstrip("/") + self.path.replace("{served}", quote(self.served))
+        return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
