@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import AliasPath, BaseModel, Field
 
 from refusal_eval.ask.keys import Message
+from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
 from refusal_eval.features.hosted.readings import (
@@ -59,6 +60,8 @@ class _Generated(BaseModel):
 class GeminiEngine(Hosted):
     """A server that speaks Google's generateContent; `safetySettings` go into `extra`."""
 
+    capabilities: ClassVar[frozenset[Capability]] = Hosted.capabilities | {"seeds"}
+    spoken: ClassVar[str] = "generateContent"
     path: ClassVar[str] = "/models/{served}:generateContent"
     messages_key: ClassVar[str] = "contents"
     names: ClassVar[Mapping[str, str]] = {

@@ -17,7 +17,7 @@ from refusal_eval.ask.store import checked_response
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.engine_base import EngineLoad, Rejected
-from refusal_eval.features.hosted.journal import journal_path, read_spending
+from refusal_eval.features.hosted.journal import Journal, journal_path, read_spending
 
 KEY = "sk-stub-secret"
 PRICE = {"input": 2, "output": 10, "date": "2026-11-01"}
@@ -148,6 +148,22 @@ def test_a_busy_server_is_left_alone_as_long_as_it_asks_and_nothing_is_dropped(s
     assert all(one["finish_reason"] == "stop" for one in found)
 
 
+def test_a_server_that_wants_to_be_left_alone_for_a_day_ends_the_load(stub: StubProvider) -> None:
+    stub.options.retry_after = "86400"
+    stub.options.always = "429"
+    started = time.monotonic()
+    said = only(ask(stub, 5), UserError)
+    assert "wants to be left alone for 86400 s" in said and time.monotonic() - started < 5
+
+
+def test_what_was_paid_is_stored_before_a_load_ends(stub: StubProvider) -> None:
+    stub.options.latency = 0.3
+    stub.options.script = ["complete", *["complete"] * 9, "429 quota"]
+    found = ask(stub, 30, in_flight=20)
+    paid = sum(entry["status"] == 200 for entry in stub.entries)
+    assert sum(isinstance(one, dict) for one in found) == paid > 1
+
+
 @pytest.mark.parametrize("fault", ["headers", "endless", "slow"])
 def test_a_reply_that_never_ends_fails_its_request(
     stub: StubProvider, fault: str, monkeypatch: pytest.MonkeyPatch
@@ -241,3 +257,63 @@ def test_a_line_that_was_cut_off_counts_for_nothing_and_the_next_begins_anew(
     assert spending(tmp_path).total == spent
     ask(stub, price=PRICE, study=study)
     assert spending(tmp_path).total > spent and len(path.read_text().splitlines()) == 5
+
+
+def test_nothing_is_reserved_for_what_was_never_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STUB_KEY", KEY)
+    monkeypatch.setattr("refusal_eval.features.hosted.client.TRIES", 1)
+    study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
+    nobody = type("Nobody", (), {"address": "http://127.0.0.1:9/v1"})()
+    only(ask(nobody, 3, price=PRICE, study=study), ConnectionError)
+    assert spending(tmp_path).total == 0
+
+
+def test_two_loads_of_a_study_spend_its_money_one_after_the_other(stub: StubProvider, tmp_path: Path) -> None:
+    study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
+    path = journal_path(tmp_path, "mine")
+    with Journal(path, Decimal(1), "m", "USD"), pytest.raises(BlockingIOError):
+        Journal(path, Decimal(1), "m", "USD").__enter__()
+    assert ask(stub, price=PRICE, study=study)
+
+
+def test_a_study_has_one_currency(stub: StubProvider, tmp_path: Path) -> None:
+    study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
+    ask(stub, price=PRICE, study=study)
+    with pytest.raises(UserError, match="counts USD, and the price of engine `m` is in EUR"):
+        ask(stub, price=PRICE | {"currency": "EUR"}, study=study)
+
+
+# ---------------------------------------------------------------- entries
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"address": "https://user:pw@host/v1"}, "holds a name or a password"),
+        ({"address": "https://host/v1?api_key=x"}, "holds `api_key`, a secret"),
+        ({"address": "http://host/v1"}, "by which the key would travel openly"),
+        ({"extra": {"models": ["m", "other"]}}, "another model would answer where this one declines"),
+        ({"extra": {"n": 4}}, "draws its `samples` one by one"),
+        ({"extra": {"temperature": 1}}, "it is sent already"),
+        ({"parameters": {"max_token": "x"}}, "`parameters` has `max_token`"),
+        ({"kind": "anthropic", "parameters": {"max_tokens": None}}, "this API needs `max_tokens`"),
+    ],
+)
+def test_what_an_entry_may_not_say(entry: dict[str, Any], message: str) -> None:
+    about = {"kind": "openai", "address": "https://host/v1", "served": "m", "as_of": "2026-11-01", "key_variable": "K"}
+    with pytest.raises(ValueError, match=message):
+        ENGINES.entry(about | entry)
+
+
+def test_the_identity_has_neither_query_nor_credentials() -> None:
+    entry = {"kind": "openai", "address": "https://host/v1/?api-version=1", "served": "m", "as_of": "2026-11-01"}
+    engine = ENGINES.entry(entry)
+    assert engine.identity(None) == {
+        "kind": "openai",
+        "address": "https://host/v1",
+        "served": "m",
+        "as_of": "2026-11-01",
+        "parameters": {},
+        "extra": {},
+    }
+    assert engine.url == "https://host/v1/chat/completions?api-version=1"

@@ -3,6 +3,7 @@
 They are those of `generate` and `judge` in everything else. One at a time spends the study's budget.
 """
 
+NO_LIMIT = 10**6  # minutes: no scheduler ends these jobs, whatever a profile says of others
 HOSTED = {
     stage: execution_stage.batches(study, of_stage, elsewhere=True)
     for stage, of_stage in (("generate", study.generation_batches), ("judge", study.judging_batches))
@@ -18,6 +19,7 @@ if HOSTED["generate"]:
         resources:
             hosted=1,
             mem_mb=1000,
+            runtime=NO_LIMIT,
 
 
 if HOSTED["judge"]:
@@ -30,3 +32,4 @@ if HOSTED["judge"]:
         resources:
             hosted=1,
             mem_mb=1000,
+            runtime=NO_LIMIT,

@@ -106,6 +106,11 @@ class Engine(Entry):
         """
         return {}
 
+    @classmethod
+    def described(cls, entry: Mapping[str, Any]) -> str:
+        """Return an entry in words, for the methods section; nothing where its kind has none of its own."""
+        return ""
+
     def sent_sampling(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
         """Return those sampling parameters of a model that are sent, and so are in the key of its requests."""
         return dict(sampling)

@@ -90,6 +90,7 @@ class _MessageOf(BaseModel):
 class AnthropicEngine(Hosted):
     """A server that speaks Anthropic's messages API."""
 
+    spoken: ClassVar[str] = "messages API"
     path: ClassVar[str] = "/messages"
     names: ClassVar[Mapping[str, str]] = {
         **{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")},

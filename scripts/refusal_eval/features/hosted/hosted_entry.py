@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
@@ -27,7 +28,10 @@ FORM = "structured_outputs"  # the parameter by which a reply is held to a form
 # Sampling parameters that only engines have which take token ids, and those that dialects translate by themselves.
 NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 # What `extra` may not hold: what is sent anyway, several answers at once, and other models where this one declines.
-NO_EXTRA = ("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks", "logprobs")
+NO_EXTRA = (
+    *("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks"),
+    *("logprobs", "cache_control"),
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
 _UNSUPPORTED = re.compile(
@@ -51,8 +55,9 @@ class Hosted(Engine):
     elsewhere: ClassVar[bool] = True
     reads_of_study: ClassVar[tuple[str, ...]] = ("study", "store_dir", "budget")
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {"writes_text", "takes_messages", "structured_outputs", "seeds", "may_block"}
+        {"writes_text", "takes_messages", "structured_outputs", "may_block"}
     )
+    spoken: ClassVar[str]  # the dialect in words
     path: ClassVar[str]  # behind the address; `{served}` in it is the model's name
     messages_key: ClassVar[str] = "messages"  # the key of a request that holds them
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
@@ -116,6 +121,8 @@ class Hosted(Engine):
     def _why_not_extra(self, name: str) -> str:
         if name in ("models", "route", "fallbacks"):
             return "another model would answer where this one declines"
+        if name == "cache_control":
+            return "what is written into a cache costs more than `price` says"
         if name in ("n", "best_of"):
             return "a study draws its `samples` one by one"
         return "it is sent already"
@@ -149,6 +156,12 @@ class Hosted(Engine):
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
         return {name: getattr(self, name) for name in names} | {"address": self.place, "as_of": str(self.as_of)}
+
+    @classmethod
+    def described(cls, entry: Mapping[str, Any]) -> str:
+        own = cls.model_validate(entry)
+        further = f", with {json.dumps(own.extra, sort_keys=True)} in each request" if own.extra else ""
+        return f"{own.place} as {own.served} ({cls.spoken}, as of {own.as_of}{further})"
 
     def sent_sampling(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in sampling.items() if self.parameters.get(name, "") is not None}

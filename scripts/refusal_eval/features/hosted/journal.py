@@ -92,13 +92,23 @@ class Journal:
         self._count = 0
 
     def __enter__(self) -> Self:
+        """Open it.
+
+        Raises:
+            BlockingIOError: if another process has it open.
+            UserError: if it counts another currency.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._handle = open(self._path, "a+b", buffering=0)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            LOG.info("waiting for another load of this study that spends its budget")
-            fcntl.flock(self._handle, fcntl.LOCK_EX)
+            self._begin()
+        except BaseException:
+            self._handle.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         self.spending = read_spending(self._path)
         if self.spending.currency not in (None, self._currency):
             raise UserError(
@@ -107,7 +117,6 @@ class Journal:
             )
         self._run = f"{os.getpid()}-{os.fstat(self._handle.fileno()).st_size}"
         self._begin_line()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.close()

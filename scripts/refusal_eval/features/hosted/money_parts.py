@@ -60,7 +60,7 @@ def money_so_far(study: Study, _: pd.DataFrame | None = None) -> PagePart | None
     if found.currency is None:
         return None
     spent, reserved = (sum(part.values(), Decimal(0)) for part in (found.spent, found.reserved))
-    text = f"{spent:,.4f} {found.currency} spent, {reserved:,.4f} reserved for replies that never came"
+    text = f"{spent:,.4f} {found.currency} spent, {reserved:,.4f} reserved for replies without a bill"
     values = {"spent": float(spent), "reserved": float(reserved), "currency": found.currency, "budget": budget}
     if budget is not None:
         left = Decimal(str(budget)) - found.total

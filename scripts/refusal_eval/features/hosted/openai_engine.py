@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
+from refusal_eval.config.engine_entry import Capability
 from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
 from refusal_eval.features.hosted.readings import (
     Again,
@@ -89,6 +90,8 @@ class _Completion(BaseModel):
 class OpenAIEngine(Hosted):
     """A server that speaks OpenAI's chat completions: OpenAI's own, those of many providers, vLLM's."""
 
+    spoken: ClassVar[str] = "chat completions"
+    capabilities: ClassVar[frozenset[Capability]] = Hosted.capabilities | {"seeds"}
     path: ClassVar[str] = "/chat/completions"
     names: ClassVar[Mapping[str, str]] = {
         name: name

@@ -43,7 +43,7 @@ class Pace:
     @property
     def limit(self) -> int:
         """How many may be in flight now: one more for each second since the server was busy."""
-        grown = int(time.monotonic() - self._quiet_since)
+        grown = max(0, int(time.monotonic() - self._quiet_since))
         return min(self._most, self._limit + grown)
 
     def slow_down(self, seconds: float) -> None:

@@ -184,12 +184,13 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     judges = {name: JUDGES.entry(config["judge_entries"][name]) for name in config["judges"]}
     seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
     engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds)}
-    greedy = [config["protocol"] == "default" and entries[name]["sampling"]["temperature"] == 0 for name in asked]
+    sent = {name: _sent(config["engine_entries"][entries[name]["engine"]], entries[name]["sampling"]) for name in asked}
+    greedy = [config["protocol"] == "default" and sent[name].get("temperature") == 0 for name in asked]
     by_engine: dict[str, list[str]] = {}
     by_sampling: dict[str, list[str]] = {}
     for name in asked:
         by_engine.setdefault(entries[name]["engine"], []).append(name)
-        by_sampling.setdefault(sampling_text(entries[name]["sampling"]), []).append(name)
+        by_sampling.setdefault(sampling_text(sent[name]), []).append(name)
     packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
     tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every if record.get("torch")][:1]
@@ -308,13 +309,21 @@ def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
-    """Return an engine without weights in words: its kind, and what else identifies it."""
+    """Return an engine without weights in words: its own, or its kind, and what else identifies it."""
+    if (kind := ENGINES.kind_of(entry)) in ENGINES.names() and (words := ENGINES.get(kind).described(entry)):
+        return quoted(words)
     values = [
         f"{name}: {value}"
         for name, value in identity.items()
         if name != "kind" and isinstance(value, str | int | float)
     ]
     return quoted(f"an engine of kind {entry.get('kind')}" + (f" ({', '.join(values)})" if values else ""))
+
+
+def _sent(entry: Mapping[str, Any], sampling: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return those sampling parameters that an engine is sent."""
+    known = ENGINES.kind_of(entry) in ENGINES.names()
+    return ENGINES.entry(entry).sent_sampling(sampling) if known else sampling
 
 
 def _seeds(entry: Mapping[str, Any]) -> str:
@@ -349,10 +358,13 @@ def _place(record: Mapping[str, Any]) -> str:
 
 
 def sampling_text(sampling: Mapping[str, Any]) -> str:
-    """Return sampling parameters in words; those that are off are left out."""
-    parts = [f"temperature {sampling['temperature']:g}"]
-    parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
-    parts.append(f"at most {count_text(sampling['max_tokens'], 'token')}")
+    """Return sampling parameters in words; those that are off are left out, those that are not sent the provider's."""
+    temperature, length = sampling.get("temperature"), sampling.get("max_tokens")
+    parts = ["the provider's temperature" if temperature is None else f"temperature {temperature:g}"]
+    parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling.get(key, off) != off]
+    parts.append(
+        "as many tokens as the provider allows" if length is None else f"at most {count_text(length, 'token')}"
+    )
     if sampling.get("stop"):
         parts.append(f"stop strings {listed(quoted(repr(text)) for text in sampling['stop'])}")
     return ", ".join(parts)

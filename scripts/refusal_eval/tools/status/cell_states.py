@@ -40,7 +40,8 @@ OF_LOAD = {
 }
 SAMPLE_KEY = re.compile(rb'"key":(?:"([0-9a-f]{64})"|null)')
 # The state is the last key of a row but for plain values; what a judge of the user's own noted lies deeper.
-STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":(?:[-+.0-9eE]+|null|true|false|"[^"\\]*"))*\}\n')
+PLAIN = rb'(?:[-+.0-9eE]+|null|true|false|"[^"\\]*"|\{(?:"[a-z_]+":\d+,?)*\})'  # the last: tokens that are billed
+STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":%s)*\}\n' % PLAIN)
 
 
 @dataclass
