@@ -148,6 +148,22 @@ def test_a_busy_server_is_left_alone_as_long_as_it_asks_and_nothing_is_dropped(s
     assert all(one["finish_reason"] == "stop" for one in found)
 
 
+def test_a_server_that_wants_to_be_left_alone_for_a_day_ends_the_load(stub: StubProvider) -> None:
+    stub.options.retry_after = "86400"
+    stub.options.always = "429"
+    started = time.monotonic()
+    said = only(ask(stub, 5), UserError)
+    assert "wants to be left alone for 86400 s" in said and time.monotonic() - started < 5
+
+
+def test_what_was_paid_is_stored_before_a_load_ends(stub: StubProvider) -> None:
+    stub.options.latency = 0.3
+    stub.options.script = ["complete", *["complete"] * 9, "429 quota"]
+    found = ask(stub, 30, in_flight=20)
+    paid = sum(entry["status"] == 200 for entry in stub.entries)
+    assert sum(isinstance(one, dict) for one in found) == paid > 1
+
+
 @pytest.mark.parametrize("fault", ["headers", "endless", "slow"])
 def test_a_reply_that_never_ends_fails_its_request(
     stub: StubProvider, fault: str, monkeypatch: pytest.MonkeyPatch

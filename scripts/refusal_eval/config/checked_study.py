@@ -85,6 +85,11 @@ class CheckedStudy:
             entries={"models": self.models, **{section: self.entries(section) for section in OF_FEATURES.names()}},
             items=self.valid_items,
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
+            may_block=any(
+                "may_block" in engine.capabilities
+                for model in self.models.values()
+                if not model.recorded and (engine := self.engine_of(model)) is not None
+            ),
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:

@@ -91,6 +91,7 @@ class Study:
             entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
             items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
+            may_block=self.may_block,
         )
 
     @cached_property
@@ -225,6 +226,11 @@ class Study:
     def changes(self) -> list[Change]:
         """The changes of its models."""
         return [change for model in self.models.values() for change in changes_of(model)]
+
+    @cached_property
+    def may_block(self) -> bool:
+        """Whether another party that serves one of its models may block prompts or answers."""
+        return any("may_block" in self.engines[self.models[name].engine].capabilities for name in self.asked_models)
 
     @property
     def recorded_models(self) -> list[str]:

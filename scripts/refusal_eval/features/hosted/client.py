@@ -9,6 +9,7 @@ import email.utils
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
 from decimal import Decimal
@@ -24,7 +25,7 @@ from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 from refusal_eval.features.hosted.journal import Journal, journal_path
 from refusal_eval.features.hosted.pace import Pace
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Refused, Reply
+from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Refused, Reply, unusable
 
 if TYPE_CHECKING:
     from refusal_eval.features.hosted.hosted_entry import Hosted
@@ -133,58 +134,68 @@ class HostedClient(RunningEngine):
         while True:
             reading, wait = await self._ask(data, most)
             if isinstance(reading, Answered):
-                return await self._accepted(reading)
+                accepted = self._accepted(reading)
+                self._awaited -= 1
+                # From here to where it is stored nothing else runs: see `_after_the_last_reply`.
+                if not isinstance(accepted, Ends):
+                    return accepted
+                reading = accepted
             if isinstance(reading, Ends):
                 raise await self._end(reading.mend, reading.reason)
             if isinstance(reading, Refused):
                 raise Rejected(400, reading.reason)
             tries += 1
-            patient = time.monotonic() - started < BUSY_SECONDS if reading.busy else tries < TRIES
-            if not patient:
+            seconds, spent = max(wait, min(LONGEST_WAIT, 2.0 ** (tries - 1))), time.monotonic() - started
+            if wait > BUSY_SECONDS:
+                raise await self._end("quota", f"it wants to be left alone for {wait:.0f} s: {reading.reason}")
+            if spent + seconds > BUSY_SECONDS if reading.busy else tries >= TRIES:
                 if reading.response is not None:
                     return reading.response
                 raise ConnectionError(reading.reason)
-            seconds = max(wait, min(LONGEST_WAIT, 2.0 ** (tries - 1)))
             level = logging.DEBUG if self._begun else logging.WARNING  # all others wait for the first
             LOG.log(level, "%s: waiting for %.0f s: %s", self._engine.place, seconds, reading.reason)
             if reading.busy:
                 self._pace.slow_down(wait)
             await asyncio.sleep(seconds)
 
-    async def _accepted(self, reading: Answered) -> dict[str, Any]:
+    def _accepted(self, reading: Answered) -> dict[str, Any] | Ends:
         """Return the response to store; what says that all others would be of no use ends the load."""
         response = reading.response
         if reading.other_model is not None:
             reason = f"`{reading.other_model}` answered, and `{self._engine.served}` was asked"
             if not self._answers:
-                raise await self._end("known_as", reason)
+                return Ends("known_as", reason)
             kept = {name: response[name] for name in ("usage", "served_by", "model_version") if name in response}
-            return {**response, "text": "", "finish_reason": "failed", "reason": reason} | kept
+            return unusable(reason, **kept)
         if not self._answers and self._engine.lacks_logprobs(response):
-            raise await self._end("logprobs: false", "the reply has none, although the request asks for them")
+            return Ends("logprobs: false", "the reply has none, although the request asks for them")
         self._answers += response["finish_reason"] in ("stop", "length")
         return response
 
-    async def _ask(self, data: bytes, most: Decimal) -> tuple[Answered | Again | Refused | Ends, float]:
+    async def _ask(self, data: bytes, most: Decimal) -> tuple[Reading, float]:
         """Return what becomes of the request sent once, and for how many seconds the server wants no other."""
         async with self._pace:
             number = await self._reserve(most)
             self._awaited += 1
+            reading: Reading | None = None
             try:
-                reply = await self._reply(data)
-            except aiohttp.ClientConnectorError as error:  # nothing was sent
-                unsent = Again(f"{type(error).__name__}: {error}"[:300])
-                await self._settle(number, unsent)
-                return unsent, 0.0
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                # Whether it was billed nobody knows: it stays reserved.
-                said = str(error) or f"no answer within {self._engine.timeout:.0f} s"
-                return Again(self._hidden(f"{type(error).__name__}: {said}"[:300])), 0.0
+                reading, headers = await self._read(data)
+                await self._settle(number, reading)
             finally:
-                self._awaited -= 1
-            reading = self._engine.reading(reply)
-            await self._settle(number, reading)
-        return reading, _seconds_to_wait(reply.headers)
+                if not isinstance(reading, Answered):  # an answer is awaited until it is stored
+                    self._awaited -= 1
+        return reading, _seconds_to_wait(headers)
+
+    async def _read(self, data: bytes) -> tuple[Reading, Mapping[str, str]]:
+        """Return what becomes of the reply to a request, and the reply's headers."""
+        try:
+            reply = await self._reply(data)
+        except aiohttp.ClientConnectorError as error:  # nothing was sent
+            return Again(f"{type(error).__name__}: {error}"[:300]), {}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            said = str(error) or f"no answer within {self._engine.timeout:.0f} s"
+            return Again(self._hidden(f"{type(error).__name__}: {said}"[:300]), unknown_bill=True), {}
+        return self._engine.reading(reply), reply.headers
 
     async def _reply(self, data: bytes) -> Reply:
         async with self._http.post(self._engine.url, data=data, allow_redirects=False) as reply:
@@ -220,7 +231,7 @@ class HostedClient(RunningEngine):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 1.0)
 
-    async def _settle(self, number: str | None, reading: Answered | Again | Refused | Ends) -> None:
+    async def _settle(self, number: str | None, reading: Reading) -> None:
         if self._journal is None or number is None or self._engine.price is None:
             return
         response = reading.response if isinstance(reading, Answered | Again) else None
@@ -249,7 +260,6 @@ class HostedClient(RunningEngine):
         until = time.monotonic() + LAST_REPLIES_SECONDS
         while self._awaited and time.monotonic() < until:
             await asyncio.sleep(0.05)
-        await asyncio.sleep(0.1 if self._answers else 0.0)
         return error
 
 
@@ -258,8 +268,8 @@ def _seconds_to_wait(headers: Mapping[str, str]) -> float:
     if (milliseconds := headers.get("retry-after-ms", "")).isdecimal():
         return int(milliseconds) / 1000
     asked = headers.get("retry-after", "")
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(asked))
+    if re.fullmatch(r"\d+(\.\d+)?", asked):
+        return float(asked)
     with contextlib.suppress(ValueError, TypeError):
         until = email.utils.parsedate_to_datetime(asked)
         return max(0.0, (until - datetime.datetime.now(datetime.UTC)).total_seconds())

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
+from refusal_eval.features.hosted.hosted_trial import HostedTrial
 from refusal_eval.features.hosted.price import Price
 from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
 
@@ -27,7 +28,10 @@ FORM = "structured_outputs"  # the parameter by which a reply is held to a form
 # Sampling parameters that only engines have which take token ids, and those that dialects translate by themselves.
 NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 # What `extra` may not hold: what is sent anyway, several answers at once, and other models where this one declines.
-NO_EXTRA = ("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks", "logprobs")
+NO_EXTRA = (
+    *("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks"),
+    *("logprobs", "cache_control"),
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
 _UNSUPPORTED = re.compile(
@@ -54,10 +58,11 @@ class Hosted(Engine):
         {"writes_text", "takes_messages", "structured_outputs", "may_block"}
     )
     spoken: ClassVar[str]  # the dialect in words
-    path: ClassVar[str]  # behind the address
-    messages_key: ClassVar[str] = "messages"
+    path: ClassVar[str]  # behind the address; `{served}` in it is the model's name
+    messages_key: ClassVar[str] = "messages"  # the key of a request that holds them
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
     required: ClassVar[frozenset[str]] = frozenset()  # those that its servers do not go without
+    refusal_test: ClassVar[str | None] = None  # a prompt that the provider documents to be refused by its classifier
 
     address: Annotated[Page, AfterValidator(_without_secrets)] = Field(
         description="Where the API begins, such as `https://api.openai.com/v1`. In the request key, without a query."
@@ -102,11 +107,11 @@ class Hosted(Engine):
             raise ValueError(f"`parameters` has `{unknown[0]}`, and ours are {', '.join(sorted(known))}")
         if missing := sorted(name for name in self.required if self.parameters.get(name, "") is None):
             raise ValueError(f"`parameters`: this API needs `{missing[0]}`")
-        sent = {*NO_EXTRA, *self._names().values()}
+        sent = {*NO_EXTRA, self.messages_key, *self._names().values()}
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
         parts = urlsplit(self.address)
-        if self.key_variable and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if self.key_variable and parts.scheme == "http" and not self.is_here:
             raise ValueError(
                 "`address` begins with http://, by which the key would travel openly; use https://, or a "
                 "tunnel to this machine"
@@ -116,6 +121,8 @@ class Hosted(Engine):
     def _why_not_extra(self, name: str) -> str:
         if name in ("models", "route", "fallbacks"):
             return "another model would answer where this one declines"
+        if name == "cache_control":
+            return "what is written into a cache costs more than `price` says"
         if name in ("n", "best_of"):
             return "a study draws its `samples` one by one"
         return "it is sent already"
@@ -123,6 +130,15 @@ class Hosted(Engine):
     def _names(self) -> dict[str, str]:
         """Return what is sent, by our names, under which name."""
         return {ours: theirs for ours, theirs in {**self.names, **self.parameters}.items() if theirs is not None}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.address).hostname in LOOPBACK
+
+    @property
+    def sends_seeds(self) -> bool:
+        return SEED in self._names()
 
     @property
     def place(self) -> str:
@@ -134,7 +150,8 @@ class Hosted(Engine):
     def url(self) -> str:
         """The address to which requests are sent."""
         parts = urlsplit(self.address)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + self.path, parts.query, ""))
+        path = parts.path.rstrip("/") + self.path.replace("{served}", quote(self.served))
+        return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
@@ -158,6 +175,10 @@ class Hosted(Engine):
 
     def most_at_once(self, device: str | None) -> int:
         return 16
+
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> HostedTrial:
+        """Return what `refusal-eval check --model` asks it."""
+        return HostedTrial(self, sampling, folder)
 
     def running(self, load: EngineLoad) -> HostedClient:
         """Return the client for one load."""

@@ -9,6 +9,7 @@ from typing import Any
 SHOWN_CHARACTERS = 300  # of a reply, in messages
 BUSY = (429, 503, 529)
 PASSING = (408, 409, 425, 429)
+GATEWAY = (408, 502, 504, *range(520, 525))  # where the server behind it may work on, and bill
 # What is to be mended where all requests would get the same status.
 MEND = {401: "key", 402: "credits", 403: "permission", 404: "served", 405: "address"}
 
@@ -94,7 +95,7 @@ def by_status(reply: Reply, status: int) -> Reading:
         status: that of the reply, or of the error that came with HTTP 200.
     """
     if status in PASSING or status >= 500:
-        return Again(reply.shown, busy=status in BUSY, unknown_bill=status in (408, 504) or reply.status == 200)
+        return Again(reply.shown, busy=status in BUSY, unknown_bill=status in GATEWAY or reply.status == 200)
     if status in MEND or 300 <= status < 400:
         return Ends(MEND.get(status, "address"), reply.shown)
     return Refused(reply.shown)
