@@ -49,9 +49,9 @@ class Study:
         self.lock: str | None = self.config.get("lock")
         self.models: dict[str, Model] = {name: self.settings.model_entries[name] for name in self.settings.models}
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
-        self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
+        self.judges: dict[str, Any] = {name: self._judge(name) for name in self.settings.judges}
         self.paths = Paths(self.config)
         if self.settings.plugins:
             refuse_unknown_needs()
@@ -83,7 +83,7 @@ class Study:
             judges=self.judges,
             gold=list(self.gold),
             protocol=self.settings.protocol,
-            seconds={second: self.settings.judge_entries[second] for second in self._seconds.values()},
+            seconds={second: self._judge(second) for second in self._seconds.values()},
             models=list(self.models),
             splits=self.splits,
             samples=self.settings.samples,
@@ -240,8 +240,12 @@ class Study:
     @cached_property
     def engine_judges(self) -> dict[str, Any]:
         """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
-        entries = self.settings.judge_entries
-        return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+        return {name: self._judge(self._seconds.get(name, name)) for name in self.judges_by("engine")}
+
+    def _judge(self, name: str) -> Any:
+        """Return a judge as it asks its engine."""
+        entry = self.settings.judge_entries[name]
+        return entry.on(self.engines.get(getattr(entry, "engine", "")))
 
     @property
     def fitted_judges(self) -> list[str]:
