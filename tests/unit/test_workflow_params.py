@@ -251,6 +251,7 @@ CHANGED_BY_COMPAT = {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
                 "analysis.comparisons",
+                "analysis.spending",
                 "generation.request_params",
                 "scoring.cell",
                 "scoring.published_cell",
