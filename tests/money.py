@@ -36,6 +36,7 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines import running_jobs
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.hosted.journal import journal_path
 from refusal_eval.weights.engine_file import describe_engine
 
 KEY, KEY_VARIABLE = "sk-stub-money", "STUB_MONEY_KEY"
@@ -43,6 +44,7 @@ PRICE = {"input": 3, "cached": 0.3, "output": 15, "date": "2026-11-01", "currenc
 FAULTS = {"429": 0.04, "500": 0.02, "504": 0.02, "529": 0.02, "reset before": 0.02, "reset after": 0.03}
 FAULTS |= {"reset within": 0.03, "types": 0.01, "cut": 0.01, "bytes": 0.01, "headers": 0.01}
 MAX_TOKENS, IN_FLIGHT, SAMPLES = 40, 12, 2
+KEPT = ("answer", "refusal", "declared", "blocked")  # replies that are stored
 ENDED_BY_ITSELF = 3  # exit code of a load that says why it ends
 
 
@@ -110,7 +112,7 @@ class Hosted:
         """Return what its journal says: what is spent, and what is reserved."""
         open_ones: dict[str, Decimal] = {}
         spent = Decimal(0)
-        path = self.folder / "store" / "spending" / f"{self.name}.journal"
+        path = journal_path(self.folder / "store", self.name)
         for text in path.read_bytes().splitlines() if path.exists() else ():
             try:
                 line = json.loads(text)
@@ -208,6 +210,7 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
     first = len(stub.entries)
     ended = False
     while not ended:
+        before, lacking = len(stub.entries), len(study.missing())
         process = context.Process(target=load, args=(study,))
         process.start()
         if tally.kills < kills:
@@ -222,6 +225,12 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
         assert billed <= total <= study.budget, (study, billed, journal)
         tally.closest = min(tally.closest, 1 - total / study.budget)
         if not killed:
+            # What came whole is stored, also what was in flight when the load ended.
+            new = stub.entries[before:]
+            delivered = sum(entry["kind"] in KEPT and entry["fault"] is None for entry in new)
+            unusable = sum(entry["form"] in ("types", "bytes") for entry in new)  # some are stored as such
+            stored = lacking - len(study.missing())
+            assert delivered <= stored <= delivered + unusable, (study, stored, delivered, unusable)
             said = (study.folder / "said.log").read_text()
             assert process.exitcode in (0, ENDED_BY_ITSELF), said
             ended = process.exitcode == 0 or "`budget` leaves no room" in said.splitlines()[-1]

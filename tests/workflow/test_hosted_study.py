@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hosted_study import KEY_VARIABLE, MODELS, SECRET, answers, hosted_project, stub
+from hosted_study import KEY_VARIABLE, MODELS, SECRET, answers, hosted_project, started, stub, wait_until
 from program import in_process
-from project import ROOT, Project, copy_of
+from project import Project, copy_of
 from stub_provider import StubProvider
 
 WHOLE = 2 * 2 * 20 * 3  # requests of the study
@@ -157,21 +155,6 @@ def test_a_killed_run_leaves_the_secret_nowhere_and_the_next_one_asks_for_the_re
         provider.settled()
         assert WHOLE <= len(provider.entries) <= WHOLE + 4
     assert not seen and holders_of_the_secret(project) == []
-
-
-def started(project: Project, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a run in a process group of its own, whose output is in the project's folder."""
-    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(project.folder)]
-    command += ["--configfile", str(project.folder / "study.yaml"), "--cores", "2", *arguments]
-    with open(project.folder / "run.log", "ab") as log:
-        return subprocess.Popen(command, cwd=project.folder, stdout=log, stderr=log, start_new_session=True)
-
-
-def wait_until(done: Any, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def holders_of_the_secret(project: Project) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
-from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
+from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Answered,
     Ends,
@@ -110,7 +110,7 @@ class AnthropicEngine(Hosted):
         said: dict[str, Any] = {"model": self.served, "messages": turns, **({"system": system} if system else {})}
         said |= self.sampled(sampling, seed) | self.extra
         if form := sampling.get(FORM):
-            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": form["json"]}]
+            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": schema_of(form)}]
             said["tool_choice"] = {"type": "tool", "name": VERDICT}
         return said
 

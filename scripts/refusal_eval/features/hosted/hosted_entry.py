@@ -266,6 +266,12 @@ class Hosted(Engine):
         """Return what becomes of an error, or the HTTP status that says it."""
 
 
+def schema_of(form: Mapping[str, Any]) -> Any:
+    """Return the JSON schema of a form, which is text where the order of its keys counts: request files sort theirs."""
+    schema = form["json"]
+    return json.loads(schema) if isinstance(schema, str) else schema
+
+
 def _bare(name: str) -> str:
     """Return a model's name without its publisher, its variant and the word for its newest version."""
     name = name.casefold().rpartition("/")[2].partition(":")[0]

@@ -22,6 +22,7 @@ from typing import Any, Self
 from refusal_eval.core.errors import UserError
 
 LOG = logging.getLogger(__name__)
+INFINITE = Decimal("Infinity")
 
 
 @dataclass
@@ -72,9 +73,9 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
         for number, text in enumerate(handle, 1):
             try:
                 line = json.loads(text)
-                Decimal(line["amount"])
-                yield line
-            except (ValueError, KeyError, TypeError, InvalidOperation):
+                if 0 <= Decimal(line["amount"]) < INFINITE:
+                    yield line
+            except (ValueError, KeyError, TypeError, InvalidOperation, RecursionError):
                 # Its request was not sent, or its reservation stays.
                 LOG.debug("%s, line %d was cut off", path, number)
 
