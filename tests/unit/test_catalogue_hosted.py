@@ -91,7 +91,8 @@ def test_a_study_takes_one_only_if_it_is_allowed(repository: Any, monkeypatch: A
     study = {"study": "s", "models": [model], "splits": ["sensitive"], "samples": 2, "judges": ["keyword"]}
     with pytest.raises(ConfigError, match="is off by default") as refused:
         load_study(study, "config/config.yaml")
-    assert str(refused.value).startswith("1 mistake")
+    said = str(refused.value)
+    assert said.startswith("1 mistake") and f"`{model}` is off by default: it " in said and "weights" not in said
     assert load_study(study | {"allow": [model]}, "config/config.yaml")["models"] == [model]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hosted_study import KEY_VARIABLE, MODELS, PRICE, SECRET, hosted_project
 from program import in_process
+from project import change_yaml, make_project
 from stub_provider import StubProvider
 
 from refusal_eval.config.kinds import ENGINES
@@ -179,7 +180,31 @@ def test_tokens_beyond_what_we_reserve_fail_and_a_reply_without_usage_stays_rese
     assert "0.000000 USD spent" in found.line("cost") and "reserved for replies" in found.line("cost")
 
 
+def test_who_waits_for_a_busy_server_knows_it(
+    stub: StubProvider, check: Check, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("refusal_eval.features.hosted.client.LONGEST_WAIT", 0.01)
+    stub.options.script = ["complete", "529"]
+    found = check("gpt")
+    assert found.code == 0 and len(stub.entries) == 5
+    assert re.search("waiting for .* HTTP 529", caplog.text)
+
+
 def test_a_harmless_question_that_is_blocked_is_to_be_looked_at(stub: StubProvider, check: Check) -> None:
     stub.options.always = "400 invalid_prompt"
     found = check("gpt")
     assert found.code == 0 and found.line("plain request").startswith("WARN") and "blocked by policy" in found.out
+
+
+@pytest.mark.usefixtures("check")
+def test_an_engine_elsewhere_that_brings_no_trial_cannot_be_checked(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    own = {
+        "engines": {"far": {"kind": "chat", "address": "https://api.example.org/v1", "served": "big"}},
+        "models": {"far": {"engine": "far", "sampling": {"max_tokens": 9}}},
+    }
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {key: data[key] | own[key] for key in own})
+    plugin = str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")
+    project.study(models=["far"], judges=["words"], gold=[], plugins=[plugin])
+    run = in_process("check", "study.yaml", "--model", "far", cwd=project.folder)
+    assert run.returncode == 1 and "`far` cannot be checked: its engine `far` computes elsewhere" in run.stderr

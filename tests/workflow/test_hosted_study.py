@@ -60,6 +60,14 @@ def test_a_study_with_a_fifth_of_its_answers_blocked_runs_to_its_tables(done: Pr
     assert holders_of_the_secret(done) == []
 
 
+def test_what_a_finished_study_holds_and_has_cost_is_shown_without_its_key(done: Project) -> None:
+    found = {verb: in_process(verb, "study.yaml", cwd=done.folder) for verb in ("status", "store", "plan", "check")}
+    assert all(run.returncode == 0 and SECRET not in run.stdout + run.stderr for run in found.values()), found
+    assert "Money: " in found["status"].stdout and "left of 5.00" in found["status"].stdout
+    assert "served openai-large" in " ".join(found["store"].stdout.split())
+    assert "The store has every response: no engine will be started." in found["plan"].stdout
+
+
 def test_a_later_day_asks_again_and_keeps_the_earlier_responses(
     done: Project, provider: StubProvider, tmp_path: Path
 ) -> None:

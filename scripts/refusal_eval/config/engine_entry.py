@@ -147,6 +147,10 @@ class Engine(Entry):
         """Return how many requests are given to it at one time where the study does not say."""
         return 8
 
+    def variables(self) -> list[str]:
+        """Return the environment variables without which no load of it can start, such as that of a key."""
+        return []
+
     def trial(self, sampling: Mapping[str, Any], folder: str) -> Any:
         """Return what `refusal-eval check --model` runs of an engine that computes elsewhere, or None if it cannot.
 

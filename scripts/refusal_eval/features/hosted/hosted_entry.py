@@ -176,6 +176,9 @@ class Hosted(Engine):
     def most_at_once(self, device: str | None) -> int:
         return 16
 
+    def variables(self) -> list[str]:
+        return [self.key_variable] if self.key_variable else []
+
     def trial(self, sampling: Mapping[str, Any], folder: str) -> HostedTrial:
         """Return what `refusal-eval check --model` asks it."""
         return HostedTrial(self, sampling, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class HostedTrial(TrialElsewhere):
     async def run(self, say: Callable[[str], None]) -> list[CheckLine]:
         """Send the requests one after the other, and return a line for each and for what they have in common."""
         lines, started, name = list[CheckLine](), time.monotonic(), "server"
+        logging.getLogger(HostedClient.__module__).setLevel(logging.DEBUG)  # users are to know what is waited for
         study = {"study": STUDY, "store_dir": self.folder, "budget": None}
         load = EngineLoad(Path(self.folder, "engine.log"), "seeded", in_flight=1, study=study)
         try:
