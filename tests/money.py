@@ -198,7 +198,10 @@ def disturbed(kills: int, seed: int, folder: Path, context: Any = None) -> Tally
             kind, prompts = chance.choice(["openai", "anthropic"]), chance.randint(10, 30)
             study = Hosted(folder / name, kind, stub.address, budget, prompts, name)
             study.prepare()
+            before = tally.kills
             _run(study, stub, kills, chance, tally, context)
+            if tally.kills // 100 > before // 100:
+                print(f"{tally.kills} kills in {tally.studies} studies", flush=True)
             tally.requests += prompts * SAMPLES
         tally.entries = len(stub.entries)
         tally.forms = Counter(entry["form"] for entry in stub.entries)
