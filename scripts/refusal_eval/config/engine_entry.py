@@ -147,6 +147,15 @@ class Engine(Entry):
         """Return how many requests are given to it at one time where the study does not say."""
         return 8
 
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> Any:
+        """Return what `refusal-eval check --model` runs of an engine that computes elsewhere, or None if it cannot.
+
+        Args:
+            sampling: that of the model.
+            folder: a folder for its files (see `refusal_eval.program.trial_elsewhere`).
+        """
+        return None
+
     def running(self, load: Any) -> Any:
         """Return the engine for one load, to be entered by `async with` (see `refusal_eval.engines.engine_base`).
 

@@ -22,6 +22,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
+FORM = "structured_outputs"  # a capability
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
     ("models", "engine", "engine"),
@@ -112,9 +113,12 @@ def _engine_kinds(study: CheckedStudy) -> Iterator[Mistake]:
             continue
         needed = frozenset(entry.engine_needs)
         if not needed <= engine.capabilities:
+            # A judge may ask an engine that takes messages in another way than one that takes token ids.
+            ways = {needed, frozenset(study.catalogue.valid[section][name].engine_needs)}
             kinds: dict[str, Any] = {kind: ENGINES.get(kind) for kind in ENGINES.names()}
-            able = [f"`{kind}`" for kind, cls in kinds.items() if needed <= cls.capabilities]
-            message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
+            able = [f"`{kind}`" for kind, cls in kinds.items() if any(way <= cls.capabilities for way in ways)]
+            what = ", which cannot hold a reply to a form" if needed - engine.capabilities == {FORM} else ""
+            message = f"engine `{entry.engine}` is of kind `{engine.kind}`{what}; this entry needs one "
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
         elif section == "models" and "takes_token_ids" not in engine.capabilities:
             yield from _rendered_elsewhere(study, name, entry, engine)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
-from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
+from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Answered,
     Ends,
@@ -27,6 +27,14 @@ VERDICT = "verdict"  # the tool whose input is a reply that is held to a form
 FINISHED = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "stop", "max_tokens": "length"}
 FINISHED |= {"model_context_window_exceeded": "length"}
 TOO_LONG = re.compile(r"prompt is too long|exceeds? the (context|maximum)|context (window|limit)", re.IGNORECASE)
+# Documented with the refusals of streamed answers, to test how they are handled. In parts: an assistant that read it
+# whole, as part of this file, would be refused as well.
+REFUSAL_TEST = "_".join(
+    [
+        "ANTHROPIC_MAGIC_STRING_TRIGGER_REFUSAL",
+        "1FAEFB6177B4672DEE07F9D3AFC62588CCD2631EDCF22E8CCC1FB35B501C9C86",
+    ]
+)
 MONEY = re.compile(r"credit balance|billing|spend(ing)? limit|usage limits?", re.IGNORECASE)
 
 
@@ -89,6 +97,7 @@ class AnthropicEngine(Hosted):
         "stop": "stop_sequences",
     }
     required: ClassVar[frozenset[str]] = frozenset({"max_tokens"})
+    refusal_test: ClassVar[str | None] = REFUSAL_TEST
 
     kind: Literal["anthropic"]
 
@@ -101,7 +110,7 @@ class AnthropicEngine(Hosted):
         said: dict[str, Any] = {"model": self.served, "messages": turns, **({"system": system} if system else {})}
         said |= self.sampled(sampling, seed) | self.extra
         if form := sampling.get(FORM):
-            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": form["json"]}]
+            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": schema_of(form)}]
             said["tool_choice"] = {"type": "tool", "name": VERDICT}
         return said
 

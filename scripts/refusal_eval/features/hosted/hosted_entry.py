@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
+from refusal_eval.features.hosted.hosted_trial import HostedTrial
 from refusal_eval.features.hosted.price import Price
 from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
 
@@ -57,10 +58,11 @@ class Hosted(Engine):
         {"writes_text", "takes_messages", "structured_outputs", "may_block"}
     )
     spoken: ClassVar[str]  # the dialect in words
-    path: ClassVar[str]  # behind the address
-    messages_key: ClassVar[str] = "messages"
+    path: ClassVar[str]  # behind the address; `{served}` in it is the model's name
+    messages_key: ClassVar[str] = "messages"  # the key of a request that holds them
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
     required: ClassVar[frozenset[str]] = frozenset()  # those that its servers do not go without
+    refusal_test: ClassVar[str | None] = None  # a prompt that the provider documents to be refused by its classifier
 
     address: Annotated[Page, AfterValidator(_without_secrets)] = Field(
         description="Where the API begins, such as `https://api.openai.com/v1`. In the request key, without a query."
@@ -105,11 +107,11 @@ class Hosted(Engine):
             raise ValueError(f"`parameters` has `{unknown[0]}`, and ours are {', '.join(sorted(known))}")
         if missing := sorted(name for name in self.required if self.parameters.get(name, "") is None):
             raise ValueError(f"`parameters`: this API needs `{missing[0]}`")
-        sent = {*NO_EXTRA, *self._names().values()}
+        sent = {*NO_EXTRA, self.messages_key, *self._names().values()}
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
         parts = urlsplit(self.address)
-        if self.key_variable and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if self.key_variable and parts.scheme == "http" and not self.is_here:
             raise ValueError(
                 "`address` begins with http://, by which the key would travel openly; use https://, or a "
                 "tunnel to this machine"
@@ -130,6 +132,15 @@ class Hosted(Engine):
         return {ours: theirs for ours, theirs in {**self.names, **self.parameters}.items() if theirs is not None}
 
     @property
+    def is_here(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.address).hostname in LOOPBACK
+
+    @property
+    def sends_seeds(self) -> bool:
+        return SEED in self._names()
+
+    @property
     def place(self) -> str:
         """The address without query and without a slash at its end."""
         parts = urlsplit(self.address)
@@ -139,7 +150,8 @@ class Hosted(Engine):
     def url(self) -> str:
         """The address to which requests are sent."""
         parts = urlsplit(self.address)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + self.path, parts.query, ""))
+        path = parts.path.rstrip("/") + self.path.replace("{served}", quote(self.served))
+        return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
@@ -163,6 +175,10 @@ class Hosted(Engine):
 
     def most_at_once(self, device: str | None) -> int:
         return 16
+
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> HostedTrial:
+        """Return what `refusal-eval check --model` asks it."""
+        return HostedTrial(self, sampling, folder)
 
     def running(self, load: EngineLoad) -> HostedClient:
         """Return the client for one load."""
@@ -248,6 +264,12 @@ class Hosted(Engine):
     @abc.abstractmethod
     def without_answer(self, reply: Reply) -> Reading | int:
         """Return what becomes of an error, or the HTTP status that says it."""
+
+
+def schema_of(form: Mapping[str, Any]) -> Any:
+    """Return the JSON schema of a form, which is text where the order of its keys counts: request files sort theirs."""
+    schema = form["json"]
+    return json.loads(schema) if isinstance(schema, str) else schema
 
 
 def _bare(name: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
 from refusal_eval.config.engine_entry import Capability
-from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
+from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Again,
     Answered,
@@ -117,7 +117,7 @@ class OpenAIEngine(Hosted):
         said: dict[str, Any] = {"model": self.served, "messages": [dict(message) for message in messages]}
         said |= self.sampled(sampling, seed) | self.extra | ({"logprobs": True} if self.logprobs else {})
         if form := sampling.get(FORM):
-            schema = {"name": "verdict", "strict": True, "schema": form["json"]}
+            schema = {"name": "verdict", "strict": True, "schema": schema_of(form)}
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
         return said
 

@@ -159,8 +159,20 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     by_model = {
         name: gold["labelled_by_model"] for name, gold in study["gold_entries"].items() if gold.get("labelled_by_model")
     }
-    judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
-    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written), by_model))
+    judge = judge_as_asked(study, name)
+
+    def sampling(drawn: Mapping[str, Any]) -> str:
+        engine = study["engine_entries"].get(getattr(judge, "engine", ""))
+        return sampling_text(drawn if engine is None else _sent(engine, drawn))
+
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling, frozenset(written), by_model))
+
+
+def judge_as_asked(config: Mapping[str, Any], name: str) -> JudgeEntry:
+    """Return a judge of the study as it asks its engine."""
+    judge: JudgeEntry = JUDGES.entry(config["judge_entries"][name])
+    engine = config["engine_entries"].get(getattr(judge, "engine", ""))
+    return judge.by_messages() if engine is not None and _lacks(engine, "takes_token_ids") else judge
 
 
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +193,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         for entry in use.written(config)
         for side in ("positive", "negative")
     }
-    judges = {name: JUDGES.entry(config["judge_entries"][name]) for name in config["judges"]}
+    judges = {name: judge_as_asked(config, name) for name in config["judges"]}
     seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
     engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds)}
     sent = {name: _sent(config["engine_entries"][entries[name]["engine"]], entries[name]["sampling"]) for name in asked}
@@ -194,7 +206,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
     tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every if record.get("torch")][:1]
-    if any(JUDGES.entry(entry).sends_form() for entry in config["judge_entries"].values()):
+    every_judge = [judge_as_asked(config, name) for name in config["judge_entries"]]
+    if any(judge.sends_form() and not judge.how_asked() for judge in every_judge):  # by the servers that we start
         # Every server of vLLM is started ready for forms.
         ready = [record.get("xgrammar") for record in judging if "structured" in str(record.get("arguments"))]
         tools += [f"XGrammar {version}{cite('dong2024xgrammar')}" for version in ready[:1] if version]
