@@ -77,6 +77,18 @@ def test_a_later_day_asks_again_and_keeps_the_earlier_responses(
     assert len(provider.entries) == asked + WHOLE  # what was answered on the first day is there
 
 
+@pytest.mark.parametrize("verb", [("plan",), ("status",), ("check", "--model", "gpt"), ("check", "--model", "claude")])
+def test_what_the_program_says_and_keeps_of_hosted_models_is_without_the_key(
+    done: Project, provider: StubProvider, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    project, asked = copy_of(done, tmp_path / "project"), len(provider.entries)
+    with listed_processes() as seen:
+        run = in_process(verb[0], "study.yaml", *verb[1:], cwd=project.folder)
+    assert run.returncode == 0 and run.stdout, run.stderr
+    assert (len(provider.entries) > asked + 2) == (verb[0] == "check")
+    assert not seen and SECRET not in run.stdout + run.stderr and holders_of_the_secret(project) == []
+
+
 @pytest.mark.parametrize(
     ("model", "options", "sampling", "line"),
     [
