@@ -159,7 +159,7 @@ class Hosted(Engine):
 
     @classmethod
     def described(cls, entry: Mapping[str, Any]) -> str:
-        own = cls.model_validate(entry)
+        own = cls.model_construct(**entry)
         further = f", with {json.dumps(own.extra, sort_keys=True)} in each request" if own.extra else ""
         return f"{own.place} as {own.served} ({cls.spoken}, as of {own.as_of}{further})"
 

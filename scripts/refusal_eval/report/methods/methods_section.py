@@ -11,7 +11,7 @@ import jinja2
 
 from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.change import changes_of
-from refusal_eval.config.engine_entry import Capability
+from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import IN_ROWS
@@ -162,8 +162,9 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     judge = judge_as_asked(study, name)
 
     def sampling(drawn: Mapping[str, Any]) -> str:
-        engine = study["engine_entries"].get(getattr(judge, "engine", ""))
-        return sampling_text(drawn if engine is None else _sent(engine, drawn))
+        if not judge.how_asked():
+            return sampling_text(drawn)
+        return sampling_text(_sent(study["engine_entries"][study["judge_entries"][name]["engine"]], drawn))
 
     return judge.summary(Words(cite, quoted, listed, label, weights, sampling, frozenset(written), by_model))
 
@@ -335,8 +336,10 @@ def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 def _sent(entry: Mapping[str, Any], sampling: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return those sampling parameters that an engine is sent."""
-    known = ENGINES.kind_of(entry) in ENGINES.names()
-    return ENGINES.entry(entry).sent_sampling(sampling) if known else sampling
+    if (kind := ENGINES.kind_of(entry)) not in ENGINES.names():
+        return sampling
+    engine: Engine = ENGINES.get(kind).model_construct(**entry)  # a manifest's may be of an earlier form
+    return engine.sent_sampling(sampling)
 
 
 def _seeds(entry: Mapping[str, Any]) -> str:
