@@ -35,9 +35,9 @@ def test_models_and_judges_of_both_dialects_share_one_budget_and_nothing_is_paid
     monkeypatch.setenv(KEY_VARIABLE, SECRET)
     judging = {f"{kind}-judge": {"refused": 0.0, "declared": 0.0, "blocked": 0.1} for kind in MODELS.values()}
     with stub(models=judging) as provider:
-        project = hosted_project(tmp_path / "project", provider.address, prompts=6)
+        project = hosted_project(tmp_path / "project", provider.address, prompts=10)
         add_judges(project)
-        project.study(judges=["words", "labels", "reasons"], budget=0.02)
+        project.study(splits=["one"], judges=["words", "labels", "reasons"], budget=0.02)
         run = project.snakemake(check=False)
         provider.settled()
         assert run.returncode != 0 and "the study's `budget` leaves no room" in run.stdout + run.stderr
