@@ -37,10 +37,11 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.engines import running_jobs
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.features.hosted.journal import journal_path
+from refusal_eval.features.hosted.price import Price
 from refusal_eval.weights.engine_file import describe_engine
 
 KEY, KEY_VARIABLE = "sk-stub-money", "STUB_MONEY_KEY"
-PRICE = {"input": 3, "cached": 0.3, "output": 15, "date": "2026-11-01", "currency": "USD"}
+PRICE = Price.model_validate({"input": 3, "cached": 0.3, "output": 15, "date": "2026-11-01"})
 FAULTS = {"429": 0.04, "500": 0.02, "504": 0.02, "529": 0.02, "reset before": 0.02, "reset after": 0.03}
 FAULTS |= {"reset within": 0.03, "types": 0.01, "cut": 0.01, "bytes": 0.01, "headers": 0.01}
 MAX_TOKENS, IN_FLIGHT, SAMPLES = 40, 12, 2
@@ -86,7 +87,7 @@ class Hosted:
                 "served": "large",
                 "key_variable": KEY_VARIABLE,
                 "as_of": "2026-11-01",
-                "price": PRICE,
+                "price": PRICE.model_dump(mode="json"),
                 "timeout": 5,
             }
         )
@@ -144,9 +145,9 @@ def load(study: Hosted) -> None:
             os._exit(1)
 
 
-def bill(entries: list[dict[str, Any]]) -> Decimal:
+def bill(entries: list[dict[str, Any]], prices: Price) -> Decimal:
     """Return what a provider asks for these requests."""
-    price = {name: Decimal(str(PRICE[name])) / 1_000_000 for name in ("input", "cached", "output")}
+    price = {name: Decimal(str(getattr(prices, name))) / 1_000_000 for name in ("input", "cached", "output")}
     total = Decimal(0)
     for entry in entries:
         tokens: Mapping[str, int] = entry["billed"]
@@ -164,6 +165,7 @@ class Tally:
     complete: int = 0
     ended_by_budget: int = 0
     requests: int = 0
+    rejected: int = 0
     entries: int = 0
     forms: Counter[str] = field(default_factory=Counter)
     closest: Decimal = Decimal(10)  # the smallest share of the budget that was left
@@ -198,7 +200,10 @@ def disturbed(kills: int, seed: int, folder: Path, context: Any = None) -> Tally
             kind, prompts = chance.choice(["openai", "anthropic"]), chance.randint(10, 30)
             study = Hosted(folder / name, kind, stub.address, budget, prompts, name)
             study.prepare()
+            before = tally.kills
             _run(study, stub, kills, chance, tally, context)
+            if tally.kills // 100 > before // 100:
+                print(f"{tally.kills} kills in {tally.studies} studies", flush=True)
             tally.requests += prompts * SAMPLES
         tally.entries = len(stub.entries)
         tally.forms = Counter(entry["form"] for entry in stub.entries)
@@ -219,7 +224,7 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
         killed = process.exitcode == -signal.SIGKILL
         tally.kills += killed
         stub.settled()
-        billed, journal = bill(stub.entries[first:]), study.journal()
+        billed, journal = bill(stub.entries[first:], PRICE), study.journal()
         total = journal["spent"] + journal["reserved"]
         assert study.budget is not None
         assert billed <= total <= study.budget, (study, billed, journal)
@@ -236,7 +241,11 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
             ended = process.exitcode == 0 or "`budget` leaves no room" in said.splitlines()[-1]
             tally.complete += process.exitcode == 0
             tally.ended_by_budget += process.exitcode != 0 and ended
-            assert process.exitcode != 0 or not study.missing()
+            if process.exitcode == 0:
+                # An error that cannot be read, cut off or no text, is a request that the server does not take.
+                receipt = json.loads((study.folder / "receipts" / "0.json").read_text())
+                assert study.missing() == {row["key"] for row in receipt["rejected"]}, said
+                tally.rejected += len(receipt["rejected"])
             tally.billed, tally.spent = tally.billed + billed, tally.spent + journal["spent"]
             tally.reserved += journal["reserved"]
 

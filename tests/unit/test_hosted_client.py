@@ -317,3 +317,28 @@ def test_the_identity_has_neither_query_nor_credentials() -> None:
         "extra": {},
     }
     assert engine.url == "https://host/v1/chat/completions?api-version=1"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_redirect_is_not_followed_with_the_key(stub: StubProvider, kind: str) -> None:
+    with StubProvider(key=None) as elsewhere:
+        stub.options.always, stub.options.redirect_to = "redirect", f"{elsewhere.address}/chat/completions"
+        said = only(ask(stub, 5, kind=kind), UserError)
+        assert "mend `address`" in said and len(stub.entries) == 1
+        assert elsewhere.received == 0
+
+
+def test_a_server_that_repeats_the_key_has_it_hidden_in_answers_too(stub: StubProvider) -> None:
+    message = {"role": "assistant", "content": f"You sent {KEY}."}
+    told = {"body": {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}}
+    stub.options.script = [told]
+    (response,) = ask(stub)
+    assert response["text"] == "You sent ***." and KEY not in json.dumps(response)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_slow_bodies_and_odd_ones_are_read_to_their_end_or_asked_again(stub: StubProvider, kind: str) -> None:
+    stub.options.script, stub.options.slow_seconds = ["complete", "slow", "headers", "bytes", "cut"], 0.01
+    found = ask(stub, 12, kind=kind, in_flight=6)
+    assert [one["finish_reason"] for one in found if isinstance(one, dict)].count("stop") >= 11
+    assert all(isinstance(one, dict) for one in found)  # nothing is dropped

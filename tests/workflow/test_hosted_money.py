@@ -3,13 +3,20 @@
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import psutil
 import pytest
-from hosted_study import KEY_VARIABLE, SECRET, hosted_project, started, stub, wait_until
-from money import disturbed
+import yaml
+from hosted_study import KEY_VARIABLE, MODELS, PRICE, SECRET, hosted_project, started, stub, wait_until
+from money import bill, disturbed
+from project import Project, change_yaml
+
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.features.hosted.journal import journal_path, read_spending
 
 MEGABYTES = 300
 IN_FLIGHT = 64
@@ -20,6 +27,52 @@ def test_twenty_kills_lose_no_money(tmp_path: Path) -> None:
     assert seen.kills == 20 and seen.complete > 0 and seen.ended_by_budget > 0
     assert 0 < seen.billed <= seen.spent + seen.reserved
     assert {"reset after", "504", "types"} & set(seen.forms)  # what was billed and could not be read was among it
+
+
+def test_models_and_judges_of_both_dialects_share_one_budget_and_nothing_is_paid_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, SECRET)
+    judging = {f"{kind}-judge": {"refused": 0.0, "declared": 0.0, "blocked": 0.1} for kind in MODELS.values()}
+    with stub(models=judging) as provider:
+        project = hosted_project(tmp_path / "project", provider.address, prompts=10)
+        add_judges(project)
+        project.study(splits=["one"], judges=["words", "labels", "reasons"], budget=0.02)
+        run = project.snakemake(check=False)
+        provider.settled()
+        assert run.returncode != 0 and "the study's `budget` leaves no room" in run.stdout + run.stderr
+        assert 0 < bill(provider.entries, PRICE) <= Decimal("0.02")
+        project.study(budget=5)
+        project.snakemake()
+        provider.settled()
+        assert project.planned() == {}
+        spent = read_spending(journal_path(project.store, "small"))
+    asked = Counter((e["model"], str(e["messages"]), e["seed"]) for e in provider.entries if e["dialect"] == "openai")
+    assert set(asked.values()) == {1}
+    assert bill(provider.entries, PRICE) <= spent.total
+    unsaid = sum(bill([entry], PRICE) for entry in provider.entries if entry["status"] != 200)  # errors name no usage
+    assert unsaid == 0 and sum(spent.spent.values()) >= bill(provider.entries, PRICE)
+    for judge, kind in (("labels", "openai"), ("reasons", "anthropic")):
+        own = [entry for entry in provider.entries if entry["model"] == f"{kind}-judge"]
+        rows = [row for path in (project.results / "verdicts" / judge).rglob("*.jsonl") for row in read_jsonl(path)]
+        states = Counter(row["state"] for row in rows)
+        assert {"verdict", "blocked"} == {entry["kind"] for entry in own} and set(states) >= {"judged", "judge_refused"}
+        assert states["unparsable"] == 0, [row for row in rows if row["state"] == "unparsable"][:2]
+
+
+def add_judges(project: Project) -> None:
+    """Add a judge of each dialect, on engines of their own."""
+    engine = yaml.safe_load((project.folder / "catalogue.yaml").read_text())["engines"]
+    engines = {f"{kind}-judge": {**engine[f"{kind}-stub"], "served": f"{kind}-judge"} for kind in MODELS.values()}
+    labels = {"refusal": "A", "partial": "B", "compliance": "C"}
+    judges = {
+        "labels": {"kind": "llm", "engine": "openai-judge", "rubric": "rubric.md", "labels": labels},
+        "reasons": {"kind": "reasoned", "engine": "anthropic-judge", "rubric": "rubric.md"},
+    }
+    change_yaml(
+        project.folder / "catalogue.yaml",
+        lambda data: data | {"engines": data["engines"] | engines, "judges": data["judges"] | judges},
+    )
 
 
 @pytest.mark.full

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,14 +75,26 @@ def test_a_later_day_asks_again_and_keeps_the_earlier_responses(
     asked = len(provider.entries)
     for kind in MODELS.values():
         project.catalogue("engines", f"{kind}-stub", as_of="2026-11-20")
-    project.snakemake()
+    project.snakemake("--until", "answers")
     provider.settled()
     assert len(provider.entries) == asked + WHOLE
     assert all(path.read_bytes() == content for path, content in earlier.items())
     for kind in MODELS.values():
         project.catalogue("engines", f"{kind}-stub", as_of="2026-11-01")
-    project.snakemake()
+    project.snakemake("--until", "answers")
     assert len(provider.entries) == asked + WHOLE  # what was answered on the first day is there
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("status",), ("check", "--model", "gpt"), ("check", "--model", "claude")])
+def test_what_the_program_says_and_keeps_of_hosted_models_is_without_the_key(
+    done: Project, provider: StubProvider, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    project, asked = copy_of(done, tmp_path / "project"), len(provider.entries)
+    with listed_processes() as seen:
+        run = in_process(verb[0], "study.yaml", *verb[1:], cwd=project.folder)
+    assert run.returncode == 0 and run.stdout, run.stderr
+    assert (len(provider.entries) > asked + 2) == (verb[0] == "check")
+    assert not seen and SECRET not in run.stdout + run.stderr and holders_of_the_secret(project) == []
 
 
 @pytest.mark.parametrize(
@@ -121,9 +132,9 @@ def test_a_wrong_key_ends_the_load_at_once_and_is_in_no_file(
         project = hosted_project(tmp_path / "project", provider.address)
         project.study(models=[model])
         run = project.snakemake("--keep-going", "--verbose", check=False)
-        ended = time.time()
         assert run.returncode != 0 and KEY_VARIABLE in run.stderr
-        assert len(provider.entries) == 1 and ended - provider.entries[0]["time"] < 2
+        log = project.results / "logs" / "generate" / "engine" / f"{MODELS[model]}-stub" / "0-of-1.log"
+        assert len(provider.entries) == 1 and log.stat().st_mtime - provider.entries[0]["time"] < 2
     assert not seen and SECRET not in run.stdout + run.stderr and holders_of_the_secret(project) == []
 
 
@@ -158,8 +169,7 @@ def test_a_killed_run_leaves_the_secret_nowhere_and_the_next_one_asks_for_the_re
         run.wait()
         provider.settled()
         assert holders_of_the_secret(project) == [] and len(provider.entries) < WHOLE / 2
-        project.snakemake("--unlock")
-        project.snakemake()
+        project.snakemake("--nolock", "--until", "answers")
         provider.settled()
         assert WHOLE <= len(provider.entries) <= WHOLE + 4
     assert not seen and holders_of_the_secret(project) == []
