@@ -245,6 +245,16 @@ def test_what_nobody_says_was_billed_stays_reserved(stub: StubProvider, tmp_path
     assert [line["what"] for line in lines].count("reserved") == 3
 
 
+def test_a_blocked_prompt_costs_no_answer(stub: StubProvider, tmp_path: Path) -> None:
+    study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
+    stub.options.always = "400 invalid_prompt"
+    ask(stub, price=PRICE | {"input": 0}, study=study, sampling={"max_tokens": 4096})
+    assert spending(tmp_path).total == 0  # of the prompt alone, which is free here
+    stub.options.always = "400 content filtering"  # of the answer, whose bill nobody says
+    ask(stub, kind="anthropic", price=PRICE, study=study, sampling={"max_tokens": 4096})
+    assert spending(tmp_path).total > Decimal("0.04")
+
+
 def test_a_line_that_was_cut_off_counts_for_nothing_and_the_next_begins_anew(
     stub: StubProvider, tmp_path: Path
 ) -> None:
@@ -293,6 +303,8 @@ def test_a_study_has_one_currency(stub: StubProvider, tmp_path: Path) -> None:
         ({"address": "https://host/v1?api_key=x"}, "holds `api_key`, a secret"),
         ({"address": "http://host/v1"}, "by which the key would travel openly"),
         ({"extra": {"models": ["m", "other"]}}, "another model would answer where this one declines"),
+        ({"extra": {"provider": {"api_key": "x"}}}, "`extra` has `api_key`, a secret"),
+        ({"extra": {"max_completion_tokens": 9}}, "it is sent already"),
         ({"extra": {"n": 4}}, "draws its `samples` one by one"),
         ({"extra": {"temperature": 1}}, "it is sent already"),
         ({"parameters": {"max_token": "x"}}, "`parameters` has `max_token`"),

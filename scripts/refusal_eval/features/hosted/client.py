@@ -9,6 +9,7 @@ import email.utils
 import json
 import logging
 import os
+import random
 import re
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 from refusal_eval.features.hosted.journal import Journal, journal_path
 from refusal_eval.features.hosted.pace import Pace
+from refusal_eval.features.hosted.price import Most
 from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Refused, Reply, unusable
 
 if TYPE_CHECKING:
@@ -116,11 +118,12 @@ class HostedClient(RunningEngine):
         """Return the response to one request."""
         assert is_messages(prompt)
         body = self._engine.body(prompt, settings.sampling, seed)
-        most = Decimal(0)
+        most = Most()
         if self._engine.price is not None:
-            limit = int(settings.sampling.get("max_tokens") or 0)
             further = FORM_TOKENS if settings.sampling.get("structured_outputs") else 0
-            most = self._engine.price.most(body, self._engine.messages_key, limit, further)
+            most = self._engine.price.most(
+                body, self._engine.messages_key, settings.sampling.get("max_tokens"), further
+            )
         if not self._begun:
             async with self._first:
                 if not self._begun:
@@ -129,7 +132,7 @@ class HostedClient(RunningEngine):
                     return response
         return await self._response(body, most)
 
-    async def _response(self, body: Mapping[str, Any], most: Decimal) -> dict[str, Any]:
+    async def _response(self, body: Mapping[str, Any], most: Most) -> dict[str, Any]:
         data, started, tries = utf8(canonical_json(body)), time.monotonic(), 0
         while True:
             reading, wait = await self._ask(data, most)
@@ -145,7 +148,9 @@ class HostedClient(RunningEngine):
             if isinstance(reading, Refused):
                 raise Rejected(400, reading.reason)
             tries += 1
-            seconds, spent = max(wait, min(LONGEST_WAIT, 2.0 ** (tries - 1))), time.monotonic() - started
+            # Where the server says how long, that is enough; a little more keeps requests from coming back together.
+            seconds = wait * random.uniform(1.0, 1.2) or min(LONGEST_WAIT, 2.0 ** (tries - 1))
+            spent = time.monotonic() - started
             if wait > BUSY_SECONDS:
                 raise await self._end("quota", f"it wants to be left alone for {wait:.0f} s: {reading.reason}")
             if spent + seconds > BUSY_SECONDS if reading.busy else tries >= TRIES:
@@ -172,15 +177,15 @@ class HostedClient(RunningEngine):
         self._answers += response["finish_reason"] in ("stop", "length")
         return response
 
-    async def _ask(self, data: bytes, most: Decimal) -> tuple[Reading, float]:
+    async def _ask(self, data: bytes, most: Most) -> tuple[Reading, float]:
         """Return what becomes of the request sent once, and for how many seconds the server wants no other."""
         async with self._pace:
-            number = await self._reserve(most)
+            number = await self._reserve(most.whole)
             self._awaited += 1
             reading: Reading | None = None
             try:
                 reading, headers = await self._read(data)
-                await self._settle(number, reading)
+                await self._settle(number, reading, most)
             finally:
                 if not isinstance(reading, Answered):  # an answer is awaited until it is stored
                     self._awaited -= 1
@@ -231,13 +236,15 @@ class HostedClient(RunningEngine):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 1.0)
 
-    async def _settle(self, number: str | None, reading: Reading) -> None:
+    async def _settle(self, number: str | None, reading: Reading, most: Most) -> None:
         if self._journal is None or number is None or self._engine.price is None:
             return
         response = reading.response if isinstance(reading, Answered | Again) else None
         usage = response and response.get("usage")
         if usage:
             self._journal.settle(number, self._engine.price.cost(usage))
+        elif isinstance(reading, Answered) and reading.of_prompt_alone:
+            self._journal.settle(number, most.prompt)  # some providers bill it, and do not say so
         elif isinstance(reading, Refused | Ends) or (isinstance(reading, Again) and not reading.unknown_bill):
             self._journal.settle(number, Decimal(0))  # an error is not billed
         # Else nobody says: it stays reserved.

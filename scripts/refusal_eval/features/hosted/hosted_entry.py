@@ -30,7 +30,7 @@ NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 # What `extra` may not hold: what is sent anyway, several answers at once, and other models where this one declines.
 NO_EXTRA = (
     *("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks"),
-    *("logprobs", "cache_control"),
+    *("logprobs", "cache_control", "max_tokens", "max_completion_tokens", "max_output_tokens"),
 )
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
@@ -110,6 +110,10 @@ class Hosted(Engine):
         sent = {*NO_EXTRA, self.messages_key, *self._names().values()}
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
+        if secret := next(filter(names_a_secret, _keys(self.extra)), None):
+            raise ValueError(
+                f"`extra` has `{secret}`, a secret, which would be in files; only `key_variable` names one"
+            )
         parts = urlsplit(self.address)
         if self.key_variable and parts.scheme == "http" and not self.is_here:
             raise ValueError(
@@ -273,6 +277,14 @@ def schema_of(form: Mapping[str, Any]) -> Any:
     """Return the JSON schema of a form, which is text where the order of its keys counts: request files sort theirs."""
     schema = form["json"]
     return json.loads(schema) if isinstance(schema, str) else schema
+
+
+def _keys(value: object) -> Iterator[str]:
+    """Yield the keys of a value at every depth."""
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _keys(item)
 
 
 def _bare(name: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Self
 from refusal_eval.core.errors import UserError
 
 LOG = logging.getLogger(__name__)
+UNKNOWN = "an unknown engine"
 INFINITE = Decimal("Infinity")
 
 
@@ -49,8 +50,8 @@ class Spending:
             self._open[number] = (str(line["engine"]), amount)
             self.reserved[str(line["engine"])] += amount
             self.currency = line["currency"]
-        else:
-            engine, reserved = self._open.pop(number)
+        else:  # of a line that is damaged nothing was reserved, and its money is spent all the same
+            engine, reserved = self._open.pop(number, (UNKNOWN, Decimal(0)))
             self.reserved[engine] -= reserved
             self.spent[engine] += amount
 
@@ -63,7 +64,7 @@ def read_spending(path: Path) -> Spending:
     """Return what a journal says; nothing where there is none. A line that a kill cut off counts for nothing."""
     found = Spending()
     for line in _lines(path):
-        with contextlib.suppress(KeyError):  # what it settles was in a line that is damaged
+        with contextlib.suppress(KeyError):  # it is none of ours
             found.take_in(line)
     return found
 

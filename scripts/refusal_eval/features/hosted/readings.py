@@ -40,6 +40,12 @@ class Answered:
     response: dict[str, Any]
     other_model: str | None = None
 
+    @property
+    def of_prompt_alone(self) -> bool:
+        """Whether nothing can have been written: the prompt was blocked, or is too long."""
+        block = self.response.get("blocked") or {}
+        return block.get("stage") == "prompt" or self.response["finish_reason"] == "too_long"
+
 
 @dataclass(frozen=True)
 class Again:
