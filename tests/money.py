@@ -46,7 +46,7 @@ FAULTS = {"429": 0.04, "500": 0.02, "504": 0.02, "529": 0.02, "reset before": 0.
 FAULTS |= {"reset within": 0.03, "types": 0.01, "cut": 0.01, "bytes": 0.01, "headers": 0.01}
 MAX_TOKENS, IN_FLIGHT, SAMPLES = 40, 12, 2
 KEPT = ("answer", "refusal", "declared", "blocked")  # replies that are stored
-ENDED_BY_ITSELF = 3  # exit code of a load that says why it ends
+ENDED_BY_ITSELF, STOPPED = 3, 4  # exit codes of a load that says why it ends, and of one that was stopped by SIGTERM
 
 
 @dataclass
@@ -139,6 +139,8 @@ def load(study: Hosted) -> None:
         except UserError as error:
             print(error, flush=True)
             os._exit(ENDED_BY_ITSELF)
+        except SystemExit:
+            os._exit(STOPPED)
         except BaseException:
             traceback.print_exc()
             said.flush()
@@ -221,7 +223,7 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
         if tally.kills < kills:
             _kill_at_random(process, stub, chance)
         process.join()
-        killed = process.exitcode == -signal.SIGKILL
+        killed = process.exitcode in (-signal.SIGKILL, -signal.SIGTERM, STOPPED)
         tally.kills += killed
         stub.settled()
         billed, journal = bill(stub.entries[first:], PRICE), study.journal()
@@ -251,13 +253,16 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
 
 
 def _kill_at_random(process: Any, stub: StubProvider, chance: random.Random) -> None:
-    """Kill a load after some time, or when some more requests have arrived, unless it has ended."""
+    """Kill or stop a load after some time, or when some more requests have arrived, unless it has ended."""
     by_time = chance.random() < 0.5
     until = time.monotonic() + (chance.uniform(0, 0.5) if by_time else 5)
     arrived = stub.received + chance.randint(0, 40)
     while process.is_alive() and time.monotonic() < until and (by_time or stub.received < arrived):
         time.sleep(0.001)
-    process.kill()
+    if chance.random() < 0.8:
+        process.kill()
+    else:
+        process.terminate()
 
 
 def main() -> None:
@@ -265,6 +270,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"  # of what killed processes leave
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="money-") as folder:
         print(disturbed(arguments.kills, arguments.seed, Path(folder)))

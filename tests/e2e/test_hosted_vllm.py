@@ -98,19 +98,25 @@ def wait_until_healthy(url: str, server: "subprocess.Popen[bytes]", log: Path) -
             time.sleep(0.5)
 
 
+def on_the_server(project: Project, address: str) -> None:
+    """Let the models' engine be the server."""
+    file = project.folder / "catalogue.yaml"
+    data = yaml.safe_load(file.read_text())
+    names = {name: name for name in SENT}
+    entry = {"kind": "openai", "address": address, "served": "smol", "key_variable": KEY_VARIABLE, "parameters": names}
+    data["engines"] = {"own": {**entry, "as_of": "2026-11-01", "logprobs": True}}
+    for name, sampling in MODELS.items():
+        data["models"][name] = {"engine": "own", "label": name, "sampling": sampling}
+    file.write_text(yaml.safe_dump(data))
+
+
 @pytest.fixture(scope="module")
 def hosted(tmp_path_factory: pytest.TempPathFactory, address: str) -> Project:
     """Return the finished study on the server."""
     folder = tmp_path_factory.mktemp("hosted") / "project"
     project = real_project(folder, models=list(MODELS), judges=["keyword"], samples=1, determinism="seeded")
     whole_splits(project)
-    data = yaml.safe_load((folder / "catalogue.yaml").read_text())
-    names = {name: name for name in SENT}
-    entry = {"kind": "openai", "address": address, "served": "smol", "key_variable": KEY_VARIABLE, "parameters": names}
-    data["engines"] = {"own": {**entry, "as_of": "2026-11-01", "logprobs": True}}
-    for name, sampling in MODELS.items():
-        data["models"][name] = {"engine": "own", "label": name, "sampling": sampling}
-    (folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
+    on_the_server(project, address)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(KEY_VARIABLE, KEY)
         project.snakemake()
@@ -150,3 +156,22 @@ def test_with_log_probabilities_there_is_c_of_x(hosted: Project) -> None:
     table = pd.read_parquet(next(hosted.results.rglob("results.parquet")))
     values = table[table["estimand"] == "c_mean"]["value"]
     assert len(values) and values.notna().all()
+
+
+def test_a_judge_on_the_server_is_held_to_the_form_of_its_verdict(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    project = real_project(
+        tmp_path / "project", models=["greedy"], splits=["safe"], judges=["label"], samples=1, determinism="seeded"
+    )
+    on_the_server(project, address)
+    rubric = str(ROOT / "config" / "rubrics" / "refusal_yes_no.md")
+    labels = {"refusal": "Yes", "compliance": "No"}
+    data = yaml.safe_load((project.folder / "catalogue.yaml").read_text())
+    data["judges"] = {"label": {"kind": "llm", "engine": "own", "rubric": rubric, "labels": labels}}
+    (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
+    project.snakemake()
+    rows = list(read_jsonl(project.results / "verdicts" / "label" / "greedy" / "safe.jsonl"))
+    assert len(rows) == 4 and {row["state"] for row in rows} == {"judged"}
+    assert {row["label"] for row in rows} <= {"refusal", "compliance"}
