@@ -49,6 +49,7 @@ def check(stub: StubProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def checked(model: str, sampling: dict[str, Any] | None = None, **engine: Any) -> Checked:
         project = hosted_project(tmp_path / "project", stub.address, prompts=2)
+        project.study(models=list(MODELS), judges=["words"], gold=[], samples=1)
         if sampling is not None:
             project.catalogue("models", model, sampling={"max_tokens": 40, **sampling})
         if engine:
@@ -164,6 +165,11 @@ def test_what_a_server_does_otherwise_is_to_be_looked_at(stub: StubProvider, che
 def test_an_entry_that_sends_no_seed_is_not_tested_for_it(stub: StubProvider, check: Check) -> None:
     found = check("gpt", parameters={"seed": None})
     assert found.code == 0 and len(stub.entries) == 3 and "sends no seed" in found.line("seeds")
+
+
+def test_a_greedy_model_is_not_asked_twice_for_its_seed(stub: StubProvider, check: Check) -> None:
+    found = check("gpt", {"temperature": 0})
+    assert found.code == 0 and len(stub.entries) == 3 and "meant to be equal: temperature 0" in found.line("seeds")
 
 
 def test_tokens_beyond_what_we_reserve_fail_and_a_reply_without_usage_stays_reserved(

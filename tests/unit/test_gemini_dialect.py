@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from project import change_yaml, make_project
 from test_wire_forms import FORMS, check, check_bill, named, read
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.load_study import load_study, study_values
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
 from refusal_eval.core.registry import Registry
@@ -94,6 +97,20 @@ def test_what_all_requests_would_get_ends_the_load(message: str, mend: str | Non
     body = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
     reading = read({"dialect": "google", "status": 400, "body": body})
     assert isinstance(reading, Refused) if mend is None else isinstance(reading, Ends) and reading.mend == mend
+
+
+def test_a_study_that_names_the_file_has_the_kind(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    sampling = {"max_tokens": 50, "top_k": 40}
+    own = {"engines": {"gem": ENTRY}, "models": {"gem": {"engine": "gem", "sampling": sampling}}}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {key: data[key] | own[key] for key in own})
+    project.study(models=["gem"], judges=["words"], gold=[], plugins=[str(PLUGIN)])
+    study = project.folder / "study.yaml"
+    config = load_study(study_values(str(study)), str(study))
+    assert config["engine_entries"]["gem"]["kind"] == "google"
+    project.catalogue("models", "gem", sampling=sampling | {"min_p": 0.1})
+    with pytest.raises(ConfigError, match="an engine of kind `google` does not send it"):
+        load_study(study_values(str(study)), str(study))
 
 
 def test_it_is_asked_through_the_shared_client(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,12 @@ class HostedTrial(TrialElsewhere):
         """The sampling of a plain request: what the API needs, and what the entry wants always sent."""
         return {**NEUTRAL_SAMPLING, "max_tokens": self.most}
 
+    def greedy_by(self) -> list[str]:
+        """Return what is sent by which all samples of a prompt are equal, in words."""
+        sent = self.engine.sent_sampling(self.sampling)
+        own = {name: value for name, value in sent.items() if name in Sampling.model_fields}
+        return [said for _, said in Sampling.model_validate({**own, "max_tokens": self.most}).greedy_by]
+
     def rows(self) -> Sequence[tuple[str, str]]:
         engine = self.engine
         host = urlsplit(engine.address).hostname or ""
@@ -168,6 +174,8 @@ async def seeds(trial: HostedTrial, client: HostedClient) -> CheckOutcome:
     """Ask for the same with the same seed once more."""
     if not trial.engine.sends_seeds:
         return not_applicable(f"an engine of kind `{trial.engine.kind}` with these `parameters` sends no seed")
+    if greedy := trial.greedy_by():
+        return not_applicable(f"all answers to a prompt are meant to be equal: {greedy[0]}")
     first, again = trial.exchanges[-1], await trial.ask(client, DRAWN, trial.sampling, SAMPLE_SEED)
     if not (first.response["text"] and again.response["text"]):
         return not_applicable("there are no two answers with text to compare")
