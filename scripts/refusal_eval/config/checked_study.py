@@ -86,10 +86,15 @@ class CheckedStudy:
             items=self.valid_items,
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
             may_block=any(
-                "may_block" in engine.capabilities
+                "may_block" in engine.able()
                 for model in self.models.values()
                 if not model.recorded and (engine := self.engine_of(model)) is not None
             ),
+            has_c=any(
+                model.recorded or (engine := self.engine_of(model)) is None or "log_probabilities" in engine.able()
+                for model in self.models.values()
+            )
+            or not self.models,
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:

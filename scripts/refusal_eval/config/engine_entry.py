@@ -90,6 +90,10 @@ class Engine(Entry):
             raise ValueError("`enabled: false` needs a `reason`: users read it")
         return self
 
+    def able(self) -> frozenset[Capability]:
+        """Return what this engine can do: what its kind can, and what its entry adds."""
+        return self.capabilities
+
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the part of this engine that is in the key of every request, and so can never change its form.
 

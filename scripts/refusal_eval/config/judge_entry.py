@@ -151,7 +151,7 @@ class JudgeEntry(Entry):
 
     def on(self, engine: Engine | None) -> JudgeEntry:
         """Return the judge as it asks this engine."""
-        by_messages = engine is not None and "takes_token_ids" not in engine.capabilities
+        by_messages = engine is not None and "takes_token_ids" not in engine.able()
         return self.by_messages() if by_messages else self
 
     def how_asked(self) -> str:

@@ -92,6 +92,10 @@ class Study:
             items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
             may_block=self.may_block,
+            has_c=any(
+                model.recorded or "log_probabilities" in self.engines[model.engine].able()
+                for model in self.models.values()
+            ),
         )
 
     @cached_property
@@ -230,7 +234,7 @@ class Study:
     @cached_property
     def may_block(self) -> bool:
         """Whether another party that serves one of its models may block prompts or answers."""
-        return any("may_block" in self.engines[self.models[name].engine].capabilities for name in self.asked_models)
+        return any("may_block" in self.engines[self.models[name].engine].able() for name in self.asked_models)
 
     @property
     def recorded_models(self) -> list[str]:

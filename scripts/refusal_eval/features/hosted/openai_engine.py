@@ -32,6 +32,7 @@ STOPPED = {"content_filter": "filter", "content_filtered": "filter", "refusal": 
 STOPPED |= {"guardrail_intervened": "guardrail"}
 # How Gemini ends an answer that is no refusal, where it is asked through a gateway.
 NO_REFUSALS = ("RECITATION", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed")
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 TOO_LONG = re.compile(r"maximum context length|context[ _](length|window)|(prompt|input) is too long", re.IGNORECASE)
 MODERATED = re.compile(r"moderation|(input|prompt|content|request) (was|has been) flagged", re.IGNORECASE)
@@ -51,8 +52,8 @@ class _UsageOf(BaseModel):
 
     def usage(self) -> dict[str, int]:
         """Return `ask.store.Usage`. Some servers count reasoning only in the total."""
-        details = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
-        cached = min(details or self.prompt_cache_hit_tokens or 0, self.prompt_tokens)
+        details = self.prompt_tokens_details or _Details()
+        cached = min(details.cached_tokens or self.prompt_cache_hit_tokens or 0, self.prompt_tokens)
         output = max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
         return {"input": self.prompt_tokens, "cached": cached, "output": output}
 
@@ -93,16 +94,16 @@ class OpenAIEngine(Hosted):
     spoken: ClassVar[str] = "chat completions"
     capabilities: ClassVar[frozenset[Capability]] = Hosted.capabilities | {"seeds"}
     path: ClassVar[str] = "/chat/completions"
-    names: ClassVar[Mapping[str, str]] = {
-        name: name
-        for name in ("max_tokens", "temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed")
-    }
+    names: ClassVar[Mapping[str, str]] = {name: name for name in PARAMETERS}
 
     kind: Literal["openai"]
     logprobs: bool = Field(
         False,
         description="Ask for log-probabilities, which c(x) needs, of a server that gives them. In the request key.",
     )
+
+    def able(self) -> frozenset[Capability]:
+        return self.capabilities | ({"log_probabilities"} if self.logprobs else set())
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         return super().identity(weights) | ({"logprobs": True} if self.logprobs else {})
@@ -157,9 +158,8 @@ class OpenAIEngine(Hosted):
     def without_answer(self, reply: Reply) -> Reading | int:
         error = error_of(reply.body)
         code, message = str(error.get("code") or error.get("type") or ""), str(error.get("message") or "")
-        status = reply.status
-        if status == 200:  # an error of a server behind this one, which may say which
-            status = int(code) if re.fullmatch(r"[45]\d\d", code) else 502
+        # An error with HTTP 200 is of a server behind this one, and may say its own status.
+        status = reply.status if reply.status != 200 else int(code) if re.fullmatch(r"[45]\d\d", code) else 502
         if status in (400, 403, 422) and (block := block_of(status, code, message, error)):
             return Answered(block)
         if status == 429 and (code in QUOTA or error.get("type") in QUOTA):

@@ -353,7 +353,7 @@ def _lacks(entry: Mapping[str, Any], capability: Capability) -> bool:
     """Tell whether an engine's kind is known and cannot do something."""
     name = ENGINES.kind_of(entry)
     kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
-    return kind is not None and capability not in kind.capabilities
+    return kind is not None and capability not in kind.model_construct(**entry).able()
 
 
 def _place(record: Mapping[str, Any]) -> str:
