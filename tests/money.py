@@ -193,7 +193,7 @@ def disturbed(kills: int, seed: int, folder: Path, context: Any = None) -> Tally
     context = context or processes()
     os.environ[KEY_VARIABLE] = KEY
     options = {"blocked": 0.15, "refused": 0.1, "cached": 0.3, "latency": 0.03, "faults": FAULTS, "retry_after": "0"}
-    with StubProvider(key=KEY, varies=True, bytes_per_token=1.5, **options) as stub:
+    with StubProvider(key=KEY, varies=True, bytes_per_token=1.0, bills_blocks=True, **options) as stub:
         while tally.kills < kills:
             tally.studies += 1
             name = f"study{tally.studies}"

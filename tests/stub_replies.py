@@ -171,6 +171,7 @@ class Options:
     quota: int = 0  # tokens, after which a 429 says that no waiting helps; 0: any number
     log_probabilities: bool = True
     bytes_per_token: float = 4.0  # of prompts; 1.0 is as dear as a prompt can be
+    bills_blocks: bool = False  # bills the prompt of a block with an HTTP error, which says nothing of it
     counts_forms: bool = True  # bills the schema of a form or tool as part of the prompt, as providers do
     obeys_seeds: bool = True
     obeys_system: bool = True  # a system message that wants a single word
@@ -320,6 +321,8 @@ def of_form(name: str, asked: Asked, options: Options) -> Reply:
         if "usage" in body:
             body["usage"] = _usage(asked.dialect, made.billed, 0)
         _name(body, asked, options)
+    elif kind == "blocked" and options.bills_blocks:
+        made.billed = _billed(asked, options, 0)
     return made
 
 

@@ -111,6 +111,13 @@ def test_the_bill_is_what_usage_says_and_within_the_worst_case(dialect: str) -> 
         assert stub.billed == total == stub.entries[-1]["billed_so_far"]
 
 
+def test_a_block_with_an_error_bills_its_prompt_only_where_that_is_asked_for() -> None:
+    for bills in (False, True):
+        with StubProvider(always="Azure 400 filter", bills_blocks=bills) as stub:
+            asked(stub, "openai", body_of("q", "openai"))
+            assert (stub.billed["input"] > 0) == bills and stub.billed["output"] == 0
+
+
 def test_a_prompt_is_as_dear_as_it_can_be_only_where_that_is_asked_for() -> None:
     for size, most in ((4.0, 40), (1.0, 115)):
         request = Asked("openai", body_of("x" * 100, "openai"), 1)
