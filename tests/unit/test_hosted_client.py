@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -17,6 +18,7 @@ from refusal_eval.ask.store import checked_response
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.engine_base import EngineLoad, Rejected
+from refusal_eval.features.hosted import client
 from refusal_eval.features.hosted.journal import Journal, journal_path, read_spending
 
 KEY = "sk-stub-secret"
@@ -274,7 +276,7 @@ def test_nothing_is_reserved_for_what_was_never_sent(tmp_path: Path, monkeypatch
     monkeypatch.setattr("refusal_eval.features.hosted.client.TRIES", 1)
     study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
     nobody = type("Nobody", (), {"address": "http://127.0.0.1:9/v1"})()
-    only(ask(nobody, 3, price=PRICE, study=study), ConnectionError)
+    only(ask(nobody, 3, price=PRICE, study=study), UserError)
     assert spending(tmp_path).total == 0
 
 
@@ -354,3 +356,24 @@ def test_slow_bodies_and_odd_ones_are_read_to_their_end_or_asked_again(stub: Stu
     found = ask(stub, 12, kind=kind, in_flight=6)
     assert [one["finish_reason"] for one in found if isinstance(one, dict)].count("stop") >= 11
     assert all(isinstance(one, dict) for one in found)  # nothing is dropped
+
+
+def test_a_server_that_nobody_reaches_ends_the_load_after_the_tries_of_one_request(
+    stub: StubProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "TRIES", 2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    started = time.monotonic()
+    said = only(ask(stub, 20, address=closed), UserError)
+    assert "is the server up, and `address` right?" in said and time.monotonic() - started < 4
+
+
+def test_a_first_request_that_the_server_cannot_answer_is_left_out_and_the_others_are_asked(
+    stub: StubProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "TRIES", 2)
+    stub.options.script = ["500", "500"]
+    found = ask(stub, 20)
+    assert isinstance(found[0], ConnectionError) and all(isinstance(one, dict) for one in found[1:])

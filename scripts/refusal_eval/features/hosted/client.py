@@ -50,6 +50,7 @@ ADVICE: Mapping[str, str] = {
     "quota": "the account's quota is used up; nothing was lost, and a rerun asks only for the rest",
     "served": "the server does not know the model `{served}`, or nothing is served at `address`",
     "address": "this is no answer of an API; mend `address`",
+    "unreachable": "nobody is there; is the server up, and `address` right?",
     "known_as": "the reply is of another model than `{served}`. If that is the same, list its name under `known_as`; "
     "else mend `served`",
     "sampling": "the server does not take the value of `{mend}`; mend it in the entries of models and judges",
@@ -64,6 +65,7 @@ class HostedClient(RunningEngine):
     def __init__(self, engine: Hosted, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
         self._first, self._begun, self._answers = asyncio.Lock(), False, 0
+        self._reached = False  # whether there ever was a connection
         self._ended: UserError | None = None
         self._awaited = 0  # replies
         self._settled = asyncio.Condition()
@@ -127,10 +129,20 @@ class HostedClient(RunningEngine):
         if not self._begun:
             async with self._first:
                 if not self._begun:
-                    response = await self._response(body, most)
+                    response = await self._first_response(body, most)
                     self._begun = True
                     return response
         return await self._response(body, most)
+
+    async def _first_response(self, body: Mapping[str, Any], most: Most) -> dict[str, Any]:
+        """Return the first response of the load, which ends if nobody is there: others would try as long."""
+        try:
+            return await self._response(body, most)
+        except ConnectionError as error:
+            if not self._reached:
+                raise await self._end("unreachable", str(error)) from error
+            self._begun = True
+            raise
 
     async def _response(self, body: Mapping[str, Any], most: Most) -> dict[str, Any]:
         data, started, tries = utf8(canonical_json(body)), time.monotonic(), 0
@@ -195,11 +207,13 @@ class HostedClient(RunningEngine):
         """Return what becomes of the reply to a request, and the reply's headers."""
         try:
             reply = await self._reply(data)
-        except aiohttp.ClientConnectorError as error:  # nothing was sent
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # nothing was sent
             return Again(f"{type(error).__name__}: {error}"[:300]), {}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._reached = True
             said = str(error) or f"no answer within {self._engine.timeout:.0f} s"
             return Again(self._hidden(f"{type(error).__name__}: {said}"[:300]), unknown_bill=True), {}
+        self._reached = True
         return self._engine.reading(reply), reply.headers
 
     async def _reply(self, data: bytes) -> Reply:
