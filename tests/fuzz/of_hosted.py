@@ -14,7 +14,7 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.features.hosted.journal import read_spending
 from refusal_eval.features.hosted.price import Price
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reply
+from refusal_eval.features.hosted.readings import Again, Answered, EndsLoad, Reply
 
 PRICE = Price(input=2, output=10, date="2026-11-01")
 LOGPROBS = {"content": [{"token": "Su", "logprob": -0.5, "bytes": [83, 117]}, {"token": "re.", "logprob": -0.25}]}
@@ -42,7 +42,7 @@ def _read(data: bytes, dialect: str) -> None:
     entry = {"kind": dialect, "address": "https://host/v1", "served": "m", "as_of": "2026-11-01", **more}
     engine = ENGINES.entry(entry)
     reading = engine.reading(Reply(status, {"retry-after": str(body)[:20]}, body, json.dumps(body)))
-    if isinstance(reading, Ends):
+    if isinstance(reading, EndsLoad):
         assert is_text(reading.mend) and is_text(reading.reason)
     response = reading.response if isinstance(reading, Answered | Again) else None
     if response is None:

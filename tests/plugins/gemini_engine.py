@@ -13,9 +13,9 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
 from refusal_eval.features.hosted.readings import (
     Answered,
-    Ends,
-    Reading,
+    EndsLoad,
     Reply,
+    ReplyReading,
     blocked,
     error_of,
     response_of,
@@ -87,7 +87,7 @@ class GeminiEngine(Hosted):
     def is_error(self, body: Mapping[str, Any]) -> bool:
         return "error" in body
 
-    def answered(self, reply: Reply) -> Reading:
+    def answered(self, reply: Reply) -> ReplyReading:
         said = _Generated.model_validate(reply.body)
         about: dict[str, Any] = {"usage": said.usage and said.usage.usage(), "model_version": said.model}
         about["served_by"] = dict.fromkeys(("fingerprint", "provider", "region", "request_id")) | {"model": said.model}
@@ -106,10 +106,10 @@ class GeminiEngine(Hosted):
             return Answered(unusable(f"the answer ended by {finish!r}, which is no refusal", **about), other)
         return Answered(response_of(text, FINISHED[finish], reasoning=thoughts or None, **about), other)
 
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         message = str(error_of(reply.body).get("message") or "")
         if reply.status == 400 and "API key" in message:
-            return Ends("key", reply.shown)
+            return EndsLoad("key", reply.shown)
         found = self.parameter_at_fault(None, message, reply) if reply.status == 400 else None
         return found or (reply.status if reply.status != 200 else 502)
 

@@ -20,7 +20,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
 from refusal_eval.core.registry import Registry
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.features.hosted.readings import Ends, Refused
+from refusal_eval.features.hosted.readings import EndsLoad, Refused
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "gemini_engine.py"
 GOOGLE = [form for form in FORMS if form["dialect"] == "google"]
@@ -96,7 +96,7 @@ def test_a_request_is_in_googles_form() -> None:
 def test_what_all_requests_would_get_ends_the_load(message: str, mend: str | None) -> None:
     body = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
     reading = read({"dialect": "google", "status": 400, "body": body})
-    assert isinstance(reading, Refused) if mend is None else isinstance(reading, Ends) and reading.mend == mend
+    assert isinstance(reading, Refused) if mend is None else isinstance(reading, EndsLoad) and reading.mend == mend
 
 
 def test_a_study_that_names_the_file_has_the_kind(tmp_path: Path) -> None:

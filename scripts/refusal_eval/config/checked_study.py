@@ -70,7 +70,9 @@ class CheckedStudy:
         seconds = self._known("judges", asked)
         self.used["judges"] += [name for name in seconds if name not in judges]
         as_written = self.entries("judges")
-        self.judges: dict[str, Any] = {name: judge.on(self.engine_of(judge)) for name, judge in as_written.items()}
+        self.judges: dict[str, Any] = {
+            name: judge.for_engine(self.engine_of(judge)) for name, judge in as_written.items()
+        }
         self.used["engines"] = sorted(self._known("engines", self._engines()))
         valid = catalogue.valid
         self.view = StudyView(

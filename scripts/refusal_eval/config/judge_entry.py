@@ -149,7 +149,7 @@ class JudgeEntry(Entry):
         """Return the judge as it asks an engine that takes messages: itself, if its kind knows no way of its own."""
         return self
 
-    def on(self, engine: Engine | None) -> JudgeEntry:
+    def for_engine(self, engine: Engine | None) -> JudgeEntry:
         """Return the judge as it asks this engine."""
         by_messages = engine is not None and "takes_token_ids" not in engine.able()
         return self.by_messages() if by_messages else self

@@ -249,7 +249,7 @@ class Study:
     def _judge(self, name: str) -> Any:
         """Return a judge as it asks its engine."""
         entry = self.settings.judge_entries[name]
-        return entry.on(self.engines.get(getattr(entry, "engine", "")))
+        return entry.for_engine(self.engines.get(getattr(entry, "engine", "")))
 
     @property
     def fitted_judges(self) -> list[str]:

@@ -25,9 +25,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 from refusal_eval.features.hosted.journal import Journal, journal_path
-from refusal_eval.features.hosted.pace import Pace
+from refusal_eval.features.hosted.pace import RequestPace
 from refusal_eval.features.hosted.price import Most
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Refused, Reply, unusable
+from refusal_eval.features.hosted.readings import Again, Answered, EndsLoad, Refused, Reply, ReplyReading, unusable
 
 if TYPE_CHECKING:
     from refusal_eval.features.hosted.hosted_entry import Hosted
@@ -75,7 +75,7 @@ class HostedClient(RunningEngine):
         self._key = os.environ.get(engine.key_variable, "") if engine.key_variable else None
         if self._key == "":
             raise UserError(f"{engine.key_variable} is not set: it holds the key for {engine.place}")
-        self._pace = Pace(self._load.in_flight)
+        self._pace = RequestPace(self._load.in_flight)
         self._stack = contextlib.ExitStack()
         self._journal = await self._open_journal() if engine.price is not None and study else None
         limits = aiohttp.ClientTimeout(total=engine.timeout, sock_connect=CONNECT_SECONDS)
@@ -152,10 +152,10 @@ class HostedClient(RunningEngine):
                 accepted = self._accepted(reading)
                 self._awaited -= 1
                 # From here to where it is stored nothing else runs: see `_after_the_last_reply`.
-                if not isinstance(accepted, Ends):
+                if not isinstance(accepted, EndsLoad):
                     return accepted
                 reading = accepted
-            if isinstance(reading, Ends):
+            if isinstance(reading, EndsLoad):
                 raise await self._end(reading.mend, reading.reason)
             if isinstance(reading, Refused):
                 raise Rejected(400, reading.reason)
@@ -175,26 +175,26 @@ class HostedClient(RunningEngine):
                 self._pace.slow_down(wait)
             await asyncio.sleep(seconds)
 
-    def _accepted(self, reading: Answered) -> dict[str, Any] | Ends:
+    def _accepted(self, reading: Answered) -> dict[str, Any] | EndsLoad:
         """Return the response to store; what says that all others would be of no use ends the load."""
         response = reading.response
         if reading.other_model is not None:
             reason = f"`{reading.other_model}` answered, and `{self._engine.served}` was asked"
             if not self._answers:
-                return Ends("known_as", reason)
+                return EndsLoad("known_as", reason)
             kept = {name: response[name] for name in ("usage", "served_by", "model_version") if name in response}
             return unusable(reason, **kept)
         if not self._answers and self._engine.lacks_logprobs(response):
-            return Ends("logprobs: false", "the reply has none, although the request asks for them")
+            return EndsLoad("logprobs: false", "the reply has none, although the request asks for them")
         self._answers += response["finish_reason"] in ("stop", "length")
         return response
 
-    async def _ask(self, data: bytes, most: Most) -> tuple[Reading, float]:
+    async def _ask(self, data: bytes, most: Most) -> tuple[ReplyReading, float]:
         """Return what becomes of the request sent once, and for how many seconds the server wants no other."""
         async with self._pace:
             number = await self._reserve(most.whole)
             self._awaited += 1
-            reading: Reading | None = None
+            reading: ReplyReading | None = None
             try:
                 reading, headers = await self._read(data)
                 await self._settle(number, reading, most)
@@ -203,7 +203,7 @@ class HostedClient(RunningEngine):
                     self._awaited -= 1
         return reading, _seconds_to_wait(headers)
 
-    async def _read(self, data: bytes) -> tuple[Reading, Mapping[str, str]]:
+    async def _read(self, data: bytes) -> tuple[ReplyReading, Mapping[str, str]]:
         """Return what becomes of the reply to a request, and the reply's headers."""
         try:
             reply = await self._reply(data)
@@ -250,7 +250,7 @@ class HostedClient(RunningEngine):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 1.0)
 
-    async def _settle(self, number: str | None, reading: Reading, most: Most) -> None:
+    async def _settle(self, number: str | None, reading: ReplyReading, most: Most) -> None:
         if self._journal is None or number is None or self._engine.price is None:
             return
         response = reading.response if isinstance(reading, Answered | Again) else None
@@ -259,7 +259,7 @@ class HostedClient(RunningEngine):
             self._journal.settle(number, self._engine.price.cost(usage))
         elif isinstance(reading, Answered) and reading.of_prompt_alone:
             self._journal.settle(number, most.prompt)  # some providers bill it, and do not say so
-        elif isinstance(reading, Refused | Ends) or (isinstance(reading, Again) and not reading.unknown_bill):
+        elif isinstance(reading, Refused | EndsLoad) or (isinstance(reading, Again) and not reading.unknown_bill):
             self._journal.settle(number, Decimal(0))  # an error is not billed
         # Else nobody says: it stays reserved.
         async with self._settled:

@@ -21,7 +21,16 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
 from refusal_eval.features.hosted.hosted_trial import HostedTrial
 from refusal_eval.features.hosted.price import Price
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
+from refusal_eval.features.hosted.readings import (
+    Again,
+    Answered,
+    EndsLoad,
+    Reply,
+    ReplyReading,
+    by_status,
+    mapping,
+    unusable,
+)
 
 SEED = "seed"
 FORM = "structured_outputs"  # the parameter by which a reply is held to a form
@@ -216,7 +225,7 @@ class Hosted(Engine):
         asked = [_bare(one) for one in (self.served, *self.known_as)]
         return not any(_bare(name).startswith(one) for one in asked)
 
-    def parameter_at_fault(self, named: str | None, message: str, reply: Reply) -> Ends | None:
+    def parameter_at_fault(self, named: str | None, message: str, reply: Reply) -> EndsLoad | None:
         """Return that a parameter, or its value, is not taken, with the line that mends it; None for another error.
 
         Args:
@@ -226,9 +235,9 @@ class Hosted(Engine):
         for ours, theirs in self._names().items():
             if named == theirs or (not named and re.search(_WORD.format(re.escape(theirs)), message)):
                 if not _UNSUPPORTED.search(message):
-                    return Ends(f"sampling: {ours}", reply.shown)
+                    return EndsLoad(f"sampling: {ours}", reply.shown)
                 found = _INSTEAD.search(message)
-                return Ends(f"parameters: {{{ours}: {found[1] if found else 'null'}}}", reply.shown)
+                return EndsLoad(f"parameters: {{{ours}: {found[1] if found else 'null'}}}", reply.shown)
         return None
 
     def lacks_logprobs(self, response: Mapping[str, Any]) -> bool:
@@ -243,13 +252,13 @@ class Hosted(Engine):
     def body(self, messages: Sequence[Message], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
         """Return what a request says."""
 
-    def reading(self, reply: Reply) -> Reading:
+    def reading(self, reply: Reply) -> ReplyReading:
         """Return what becomes of a reply: a pure function of it and of the entry."""
         if reply.status != 200 or self.is_error(mapping(reply.body)):
             found = self.without_answer(reply)
             return by_status(reply, found) if isinstance(found, int) else found
         if reply.is_page:
-            return Ends("address", reply.shown)
+            return EndsLoad("address", reply.shown)
         if reply.body is None:
             reason = f"the reply is no whole JSON: {reply.shown}"
             return Again(reason, unusable(reason), unknown_bill=True)
@@ -265,11 +274,11 @@ class Hosted(Engine):
         """Tell whether a reply with HTTP 200 is an error all the same."""
 
     @abc.abstractmethod
-    def answered(self, reply: Reply) -> Reading:
+    def answered(self, reply: Reply) -> ReplyReading:
         """Return what becomes of a reply with an answer; what pydantic does not take of it is no answer."""
 
     @abc.abstractmethod
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         """Return what becomes of an error, or the HTTP status that says it."""
 
 

@@ -14,9 +14,9 @@ from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Again,
     Answered,
-    Ends,
-    Reading,
+    EndsLoad,
     Reply,
+    ReplyReading,
     blocked,
     error_of,
     mapping,
@@ -43,7 +43,7 @@ class _Details(BaseModel):
     cached_tokens: int | None = Field(None, ge=0)
 
 
-class _UsageOf(BaseModel):
+class _ChatUsage(BaseModel):
     prompt_tokens: int = Field(ge=0)
     completion_tokens: int = Field(0, ge=0)
     total_tokens: int = 0
@@ -51,14 +51,14 @@ class _UsageOf(BaseModel):
     prompt_cache_hit_tokens: int | None = Field(None, ge=0)
 
     def usage(self) -> dict[str, int]:
-        """Return `ask.store.Usage`. Some servers count reasoning only in the total."""
+        """Return `ask.store.TokenUsage`. Some servers count reasoning only in the total."""
         details = self.prompt_tokens_details or _Details()
         cached = min(details.cached_tokens or self.prompt_cache_hit_tokens or 0, self.prompt_tokens)
         output = max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
         return {"input": self.prompt_tokens, "cached": cached, "output": output}
 
 
-class _MessageOf(BaseModel):
+class _ChatMessage(BaseModel):
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     reasoning: str | None = None
@@ -70,8 +70,8 @@ class _MessageOf(BaseModel):
         return "".join(str(part.get("text") or "") for part in parts)
 
 
-class _Choice(BaseModel):
-    message: _MessageOf
+class _ChatChoice(BaseModel):
+    message: _ChatMessage
     finish_reason: str | None = None
     native_finish_reason: str | None = None
     content_filter_results: dict[str, Any] | None = None
@@ -79,13 +79,13 @@ class _Choice(BaseModel):
     error: Any = None
 
 
-class _Completion(BaseModel):
+class _ChatCompletion(BaseModel):
     id: str | None = None
     model: str | None = None
     provider: str | None = None
     system_fingerprint: str | None = None
-    choices: list[_Choice]
-    usage: _UsageOf | None = None
+    choices: list[_ChatChoice]
+    usage: _ChatUsage | None = None
 
 
 class OpenAIEngine(Hosted):
@@ -125,8 +125,8 @@ class OpenAIEngine(Hosted):
     def is_error(self, body: Mapping[str, Any]) -> bool:
         return "error" in body and not body.get("choices")
 
-    def answered(self, reply: Reply) -> Reading:
-        said = _Completion.model_validate(reply.body)
+    def answered(self, reply: Reply) -> ReplyReading:
+        said = _ChatCompletion.model_validate(reply.body)
         served = {"model": said.model, "fingerprint": said.system_fingerprint, "provider": said.provider}
         served |= {"region": reply.headers.get("x-ms-region"), "request_id": reply.headers.get("x-request-id", said.id)}
         about: dict[str, Any] = {"served_by": served, "model_version": said.model}
@@ -155,7 +155,7 @@ class OpenAIEngine(Hosted):
         about |= {"marks": ["unfiltered"] if unfiltered else None, "declared": True if message.refusal else None}
         return Answered(response_of(text, FINISHED[finish], **about), other)
 
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         error = error_of(reply.body)
         code, message = str(error.get("code") or error.get("type") or ""), str(error.get("message") or "")
         # An error with HTTP 200 is of a server behind this one, and may say its own status.
@@ -163,7 +163,7 @@ class OpenAIEngine(Hosted):
         if status in (400, 403, 422) and (block := block_of(status, code, message, error)):
             return Answered(block)
         if status == 429 and (code in QUOTA or error.get("type") in QUOTA):
-            return Ends("quota", reply.shown)
+            return EndsLoad("quota", reply.shown)
         if status in (400, 413, 422) and (code == "context_length_exceeded" or TOO_LONG.search(message)):
             return Answered(response_of("", "too_long", reason=message))
         if status in (400, 422) and (found := self.parameter_at_fault(error.get("param"), message, reply)):

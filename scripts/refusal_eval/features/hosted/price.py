@@ -40,7 +40,7 @@ class Price(Entry):
     currency: Currency = Field("USD", description="Three letters.")
 
     def cost(self, usage: Mapping[str, int]) -> Decimal:
-        """Return what tokens cost (`ask.store.Usage`)."""
+        """Return what tokens cost (`ask.store.TokenUsage`)."""
         cached = _exact(self.input if self.cached is None else self.cached)
         tokens = (usage["input"] - usage["cached"]) * _exact(self.input) + usage["cached"] * cached
         return (tokens + usage["output"] * _exact(self.output)) / _exact(self.per)

@@ -89,7 +89,7 @@ class WhoRefusedFigure(Ordered):
         return Drawn(fig, _frame(bars, data.judge), caption)
 
 
-class Bar(NamedTuple):
+class RefuserBar(NamedTuple):
     """One bar: its split and model, the share of each who refused, the refusal rate, and the flags of its cell."""
 
     split: str
@@ -99,7 +99,7 @@ class Bar(NamedTuple):
     flags: Sequence[str]
 
 
-def _bars(data: FigureData) -> list[Bar]:
+def _bars(data: FigureData) -> list[RefuserBar]:
     """Return the bars split by split."""
     cells: dict[tuple[str, str], list[ResultRow]] = {}
     for row in data.found("who_refused")["estimates"]:
@@ -112,15 +112,15 @@ def _bars(data: FigureData) -> list[Bar]:
             own = cells.get((split, model), [])
             shares = {str(row["parameter"]): row["value"] for row in own if row["value"] is not None}
             flags = {flag for row in own for flag in row["flags"]}
-            bars.append(Bar(split, model, shares, rates.get((split, model)), sorted(flags)))
+            bars.append(RefuserBar(split, model, shares, rates.get((split, model)), sorted(flags)))
     return bars
 
 
-def _draw(bars: Sequence[Bar], who: Sequence[str], data: FigureData, width: float) -> Figure:
+def _draw(bars: Sequence[RefuserBar], who: Sequence[str], data: FigureData, width: float) -> Figure:
     """Draw a row for each bar, and one for the name of each split above its bars."""
     from matplotlib.patches import Patch
 
-    rows: list[tuple[list[str], Bar | None]] = []
+    rows: list[tuple[list[str], RefuserBar | None]] = []
     for bar in bars:
         if not rows or rows[-1][1] is None or rows[-1][1].split != bar.split:
             rows.append((wrap_to(data.labels.split(bar.split), 0.34 * width), None))
@@ -157,7 +157,7 @@ def _draw(bars: Sequence[Bar], who: Sequence[str], data: FigureData, width: floa
     return settle(fig, ax, [sum(heights)])
 
 
-def _marks(bar: Bar, everywhere: Collection[str]) -> str:
+def _marks(bar: RefuserBar, everywhere: Collection[str]) -> str:
     return mark_of(set(bar.flags) - set(everywhere))
 
 
@@ -166,7 +166,7 @@ def _look(name: str) -> dict[str, Any]:
     return {"facecolor": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.3}
 
 
-def _frame(bars: Sequence[Bar], judge: str) -> pd.DataFrame:
+def _frame(bars: Sequence[RefuserBar], judge: str) -> pd.DataFrame:
     rows = [
         {"judge": judge, "model": bar.model, "split": bar.split, "who": who, "share": bar.shares[who], "rate": bar.rate}
         for bar in sorted(bars, key=lambda bar: (bar.model, bar.split))

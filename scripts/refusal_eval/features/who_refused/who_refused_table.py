@@ -18,7 +18,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 
 _COLUMNS = ("judge", "model", "split", "reading", "estimand", "parameter", "value", "low", "high", "n_prompts")
 _WIDTH = 16  # characters of a column's name in a line
-Rows = Mapping[tuple[str | None, str | None], Mapping[str, Estimate]]  # of a model and split, by who or estimand
+RefuserRows = Mapping[tuple[str | None, str | None], Mapping[str, Estimate]]  # of a model and split, by who or estimand
 
 
 def who_refused(data: TableData) -> TableParts:
@@ -67,7 +67,7 @@ def who_refused(data: TableData) -> TableParts:
     return _frame(every), [table]
 
 
-def rows_of(estimates: Iterable[Estimate], judge: str) -> Rows:
+def rows_of(estimates: Iterable[Estimate], judge: str) -> RefuserRows:
     """Return the rows of a judge by model and split, and in these by who refused, or by estimand."""
     found: dict[tuple[str | None, str | None], dict[str, Estimate]] = {}
     for row in estimates:
@@ -77,7 +77,7 @@ def rows_of(estimates: Iterable[Estimate], judge: str) -> Rows:
     return found
 
 
-def who_shown(rows: Rows) -> list[str]:
+def who_shown(rows: RefuserRows) -> list[str]:
     """Return those who refused anything, in their order; the model's text always."""
     return [who for who in REFUSERS if who == "model" or any(own[who].value for own in rows.values())]
 
@@ -87,7 +87,7 @@ def _head(who: str) -> str:
     return "\n".join(wrap_text(words[0].upper() + words[1:], _WIDTH))
 
 
-def _unfiltered(rows: Rows) -> float:
+def _unfiltered(rows: RefuserRows) -> float:
     return sum(own[UNFILTERED].value or 0.0 for own in rows.values())
 
 
