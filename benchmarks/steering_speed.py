@@ -34,6 +34,8 @@ def main() -> None:
     print_head("tokens per second under an intervention after each layer")
     with tempfile.TemporaryDirectory() as work:
         model = prepare(options.model, options.catalogue, str(ROOT / ".cache"), Path(work), None)
+        if not isinstance(model, CheckedModel):
+            raise SystemExit(f"{options.model} computes elsewhere")
         rates: dict[str, list[float]] = {name: [] for name in ("plain", *options.modes)}
         for number in range(options.rounds):
             for name in rates:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import REFUSAL, place_of
+from refusal_eval.judges.judge_base import as_asked
 from refusal_eval.judges.rubric_judge import RubricJudge, TemplatedJudge
 
 
@@ -53,9 +54,27 @@ def main(
         UserError: for labels or marks of harmony that are no single tokens, classes without a label, and instructions
             that leave no room.
     """
-    judge = JUDGES.entry(asked["entry"])
-    renderer = Renderer.from_params(engine["tokenizer_folder"], asked["rendering"], untrusted=True)
-    folder, gold = engine["tokenizer_folder"], [row for path in gold_paths for row in read_jsonl(path)]
+    folder = engine["tokenizer_folder"]
+    judge = as_asked(JUDGES.entry(asked["entry"]), folder)
+    renderer = renderer_of(folder, asked["rendering"], untrusted=True)
+    found = {}
+    if isinstance(renderer, Renderer):
+        gold = [row for path in gold_paths for row in read_jsonl(path)]
+        found = _with_tokens(judge, renderer, folder, asked["rendering"]["max_model_len"], gold, first_tokens)
+    if isinstance(judge, RubricJudge):
+        found["rubric_sha256"] = sha256_of_file(judge.rubric)
+    write_json(output, found)
+
+
+def _with_tokens(
+    judge: Any,
+    renderer: Renderer,
+    folder: str,
+    room: int,
+    gold: Sequence[Mapping[str, Any]],
+    first_tokens: Sequence[int],
+) -> dict[str, Any]:
+    """Return what is found out with the tokenizer of a judge's engine."""
     by_refusals = judge.refusals_read() is not None
     checked: dict[str, Any] = (
         judge.checked_with(renderer, folder, gold, first_tokens) if by_refusals else judge.checked(renderer, folder)
@@ -69,8 +88,7 @@ def main(
         notes += filter(None, [*renderer.probe([messages]), renderer.mark_note(messages)])
     for note in notes:
         LOG.warning("%s", note)
-    length = judge.least_tokens(renderer)
-    room, written = asked["rendering"]["max_model_len"], judge.request_sampling(checked)["max_tokens"]
+    length, written = judge.least_tokens(renderer), judge.request_sampling(checked)["max_tokens"]
     if length + written > room:
         what = f"rubric {judge.rubric}" if isinstance(judge, RubricJudge) else "the judge's format"
         raise UserError(
@@ -78,9 +96,7 @@ def main(
             f"and max_model_len of the judge's engine is {room}"
         )
     LOG.info("the instructions take %d tokens", length)
-    if isinstance(judge, RubricJudge):
-        checked["rubric_sha256"] = sha256_of_file(judge.rubric)
-    write_json(output, {**checked, "rubric_tokens": length, **({"notes": notes} if notes else {})})
+    return {**checked, "rubric_tokens": length, **({"notes": notes} if notes else {})}
 
 
 if snakemake := globals().get("snakemake"):

@@ -11,7 +11,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
 from refusal_eval.judges.cell_verdicts import asked_answers, verdict_rows, vote_reader
 from refusal_eval.judges.follow_ups import stored_votes
-from refusal_eval.judges.judge_base import EngineJudge
+from refusal_eval.judges.judge_base import EngineJudge, as_asked
 from refusal_eval.judges.verdict_files import write_verdicts
 from refusal_eval.judges.verdict_judges import DEFERRING, DeferringJudge
 from refusal_eval.stats.calibration.applied import calibrated_row
@@ -45,6 +45,7 @@ def main(
     unseen = {row["prompt_id"]: row for path in files.unseen for row in read_jsonl(path)}
     said = [{place_of(row): row for row in read_jsonl(path)} for path in files.said]
     checked, calibration = read_json(files.judge), next(map(read_json, files.calibration), None)
+    judge = as_asked(judge, folder)
 
     written = AnswerReader(folder, judge.votes_asked().reasoning, trust_remote_code)
     read = vote_reader(judge, checked, written, answers, next(iter(files.model), None))

@@ -7,8 +7,9 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates, model_alone_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.model_alone import cells_of_model_alone, named_model_alone
 from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.units import read_units
@@ -21,8 +22,8 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
     Args:
         paths: the scored cell of each split, in the order of the study's `splits`.
         duplicates_path: estimates/duplicates.json.
-        study: `judge`, `model`, `splits`, `sources` (of each split, see `cluster_names.names_apart`) and whether there
-            is a `tau_sweep`.
+        study: `judge`, `model`, `splits`, `sources` (of each split, see `cluster_names.names_apart`), whether there
+            is a `tau_sweep`, and whether an engine of the study `may_block`.
     """
     found: list[Estimate] = []
     cells = [read_units(path) for path in paths]
@@ -35,6 +36,11 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
     left_out = {PromptPlace(row["split"], row["prompt_id"]) for row in read_json(duplicates_path)["left_out"]}
     named = {"judge": study["judge"], "model": study["model"]}
     found += [dataclasses.replace(e, **named) for e in pooled_rates(cells, left_out, study["sources"])]
+    by_cell = {(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}
+    if alone := cells_of_model_alone(by_cell, study.get("may_block", False)):
+        found += [row for units in cells for row in model_alone_estimates(units)]
+        pooled = pooled_rates(list(alone.values()), left_out, study["sources"])
+        found += named_model_alone(dataclasses.replace(e, **named) for e in pooled)
     write_json(output, {"estimates": [estimate.row() for estimate in found]})
     LOG.info("%d estimates of %d splits", len(found), len(cells))
 

@@ -15,6 +15,7 @@ from refusal_eval.report.results.results_files import (
     results_parquet,
     table_rows,
 )
+from refusal_eval.stats.estimates.model_alone import unblocked
 
 PEOPLE_SOURCE = "audit/agreement.json"
 
@@ -31,12 +32,16 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
         # An audit may lie anywhere; no path of this machine belongs into the table.
         return PEOPLE_SOURCE if noun == "people" else Path(path).relative_to(study["results"]).as_posix()
 
-    return collect_results(
+    found = [
         Result(estimate, source(noun, path))
         for noun, of_noun in paths.items()
         for path in of_noun
         for estimate in estimates_in(read_json(path))
-    )
+    ]
+    of_models = [result for result in found if result.source.startswith("estimates/cells/")]
+    sources = {(result.estimate.judge, result.estimate.model): result.source for result in of_models}
+    more = unblocked(result.estimate for result in of_models)
+    return collect_results([*found, *(Result(e, sources[e.judge, e.model]) for e in more)])
 
 
 def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: str) -> None:

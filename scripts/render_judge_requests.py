@@ -2,9 +2,11 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from refusal_eval.ask.render import Renderer, stop_token_ids
+from refusal_eval.ask.keys import EnginePrompt, is_messages
+from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
@@ -13,7 +15,8 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
 from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
-from refusal_eval.judges.judge_base import EngineJudge
+from refusal_eval.judges.judge_base import EngineJudge, as_asked
+from refusal_eval.judges.structured import most_tokens_of
 from refusal_eval.judges.verdict_judges import DEFERRING, DeferringJudge
 
 
@@ -32,14 +35,14 @@ def main(
     the verdicts of the judges that a deferring judge reads, in their order.
     """
     # Answers are data: control tokens in them must not speak to the judge.
-    reading = asked["rendering"]
-    renderer = Renderer.from_params(engine["tokenizer_folder"], reading, untrusted=True)
-    judge: EngineJudge = JUDGES.entry(asked["entry"])
+    reading, folder = asked["rendering"], engine["tokenizer_folder"]
+    renderer = renderer_of(folder, reading, untrusted=True)
+    judge: EngineJudge = as_asked(JUDGES.entry(asked["entry"]), folder)
     sampling, votes = judge.request_sampling(checked), judge.votes_asked()
     if sampling["max_tokens"] > 1:
-        stops = stop_token_ids(engine["tokenizer_folder"], renderer.tokenizer.eos_token_id)
-        sampling = {**sampling, "stop_token_ids": stops}
-    room, by_chance = reading["max_model_len"] - sampling["max_tokens"], sampling["temperature"] > 0
+        sampling = {**sampling, "stop_token_ids": renderer.stop_token_ids()}
+    longest, by_chance = reading["max_model_len"], sampling["temperature"] > 0
+    room = None if longest is None else longest - sampling["max_tokens"]
     asks, cut, settled = [], 0, 0
     deferring: DeferringJudge | None = JUDGES.entry(asked[DEFERRING]) if DEFERRING in asked else None
     said = [{place_of(row): row for row in read_jsonl(path)} for path in said_paths]
@@ -49,18 +52,23 @@ def main(
             settled += 1
             continue
 
-        def token_ids_of(text: str, messages: Any = messages, answer: Any = answer) -> list[int]:
+        def prompt_of(text: str, messages: Any = messages, answer: Any = answer) -> EnginePrompt:
             try:
-                return judge.token_ids(renderer, messages, text)
+                if isinstance(renderer, Renderer):
+                    return judge.token_ids(renderer, messages, text)
+                return renderer.prompt(judge.messages(messages, text))
             except UserError as error:
                 place = f"prompt {answer['prompt_id']}, sample {answer['sample']}, turn {answer['turn']}"
                 raise UserError(f"{answers_path}, {place}: {error}") from error
 
-        # Where not even a part fits, the whole prompt is written: it is longer than `room` and so gets no key.
-        token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(answer["answer"]), 0)
-        seeds = [vote_seed(asked["seed"], token_ids, vote) if by_chance else None for vote in range(votes.votes)]
+        # Where not even a part fits, the whole prompt is written: it is longer than `room` and so gets no key. Of
+        # messages the engine says how long they are.
+        part = None if room is None else fitted(prompt_of, answer["answer"], room, _length)
+        prompt, left_out = part or (prompt_of(answer["answer"]), 0)
+        seeds = [vote_seed(asked["seed"], prompt, vote) if by_chance else None for vote in range(votes.votes)]
         samples = [(answer["sample"], seed) for seed in seeds]
-        asks.append(Ask(answer["prompt_id"], array("i", token_ids), samples, answer["turn"], cut=left_out))
+        packed: Any = list if is_messages(prompt) else partial(array, "i")
+        asks.append(Ask(answer["prompt_id"], packed(prompt), samples, answer["turn"], cut=left_out))
         cut += left_out > 0
     retries: dict[str, Any] | None = None
     if votes.retries:  # how votes that cannot be read are asked again (see `judges.follow_ups`)
@@ -76,6 +84,10 @@ def main(
         LOG.warning("%d answers are too long for the judge: it sees their head and tail", cut)
     if counts["too_long"]:
         LOG.warning("%d prompts are too long for the judge and will be in state judge_failed", counts["too_long"])
+
+
+def _length(prompt: EnginePrompt) -> int:
+    return most_tokens_of(prompt) if is_messages(prompt) else len(prompt)
 
 
 if snakemake := globals().get("snakemake"):

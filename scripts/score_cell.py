@@ -8,7 +8,7 @@ from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_r
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
-from refusal_eval.stats.estimates.flags import FITTED
+from refusal_eval.stats.estimates.flags import FITTED, UNFILTERED
 from refusal_eval.stats.estimates.samples import judge_reports, sample_rows, write_samples
 
 MISSING = type(...)
@@ -63,6 +63,8 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
     servings, versions = {row["serving"] for row in answers}, {row.get("model_version") for row in answers}
     facts["mixed_serving"] = any(len(known - {None}) > 1 for known in (servings, versions))
+    if any(UNFILTERED in (row.get("marks") or ()) for row in answers):
+        facts[UNFILTERED] = True
     facts |= {name: cell[name] for name in (FITTED, "kinds", "by_turn") if cell.get(name)}
     facts |= judge_reports(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None

@@ -1,14 +1,18 @@
 """A small study of two hosted models, one of each dialect, on the stub provider."""
 
 import json
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from project import Project, change_yaml, make_project
+from project import ROOT, Project, change_yaml, make_project
 from stub_provider import StubProvider
 
 from refusal_eval.core.files import read_jsonl
+from refusal_eval.features.hosted.price import Price
 
 SECRET = "sk-stub-secret-0123456789"
 KEY_VARIABLE = "STUB_KEY"
@@ -25,7 +29,7 @@ FOUR_KINDS = (
     "refusal, no details",
     "400 content filtering",
 )
-PRICE = {"input": 2.5, "cached": 1.25, "output": 10, "date": "2026-11-01"}
+PRICE = Price.model_validate({"input": 2.5, "cached": 1.25, "output": 10, "date": "2026-11-01"})
 
 
 def stub(log: Path | None = None, **options: Any) -> StubProvider:
@@ -47,7 +51,13 @@ def hosted_project(folder: Path, address: str, prompts: int = PROMPTS, **engine:
     for split in ("one", "two"):
         rows = [{"prompt": f"{split}: question {i}, naïvely?"} for i in range(prompts)]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shared = {"address": address, "key_variable": KEY_VARIABLE, "as_of": "2026-11-01", "price": PRICE, **engine}
+    shared = {
+        "address": address,
+        "key_variable": KEY_VARIABLE,
+        "as_of": "2026-11-01",
+        "price": PRICE.model_dump(mode="json"),
+        **engine,
+    }
     engines = {f"{kind}-stub": {"kind": kind, "served": f"{kind}-large", **shared} for kind in MODELS.values()}
     models = {
         name: {"engine": f"{kind}-stub", "system_prompt": "Be kind.", "sampling": {"max_tokens": 40}}
@@ -64,3 +74,18 @@ def answers(project: Project, model: str) -> list[dict[str, Any]]:
     return [
         row for split in ("one", "two") for row in read_jsonl(project.results / "answers" / model / f"{split}.jsonl")
     ]
+
+
+def started(project: Project, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a run in a process group of its own, whose output is in the project's folder."""
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(project.folder)]
+    command += ["--configfile", str(project.folder / "study.yaml"), "--cores", "2", *arguments]
+    with open(project.folder / "run.log", "ab") as log:
+        return subprocess.Popen(command, cwd=project.folder, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_until(done: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)

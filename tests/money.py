@@ -36,14 +36,17 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines import running_jobs
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.hosted.journal import journal_path
+from refusal_eval.features.hosted.price import Price
 from refusal_eval.weights.engine_file import describe_engine
 
 KEY, KEY_VARIABLE = "sk-stub-money", "STUB_MONEY_KEY"
-PRICE = {"input": 3, "cached": 0.3, "output": 15, "date": "2026-11-01", "currency": "USD"}
+PRICE = Price.model_validate({"input": 3, "cached": 0.3, "output": 15, "date": "2026-11-01"})
 FAULTS = {"429": 0.04, "500": 0.02, "504": 0.02, "529": 0.02, "reset before": 0.02, "reset after": 0.03}
 FAULTS |= {"reset within": 0.03, "types": 0.01, "cut": 0.01, "bytes": 0.01, "headers": 0.01}
 MAX_TOKENS, IN_FLIGHT, SAMPLES = 40, 12, 2
-ENDED_BY_ITSELF = 3  # exit code of a load that says why it ends
+KEPT = ("answer", "refusal", "declared", "blocked")  # replies that are stored
+ENDED_BY_ITSELF, STOPPED = 3, 4  # exit codes of a load that says why it ends, and of one that was stopped by SIGTERM
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Hosted:
                 "served": "large",
                 "key_variable": KEY_VARIABLE,
                 "as_of": "2026-11-01",
-                "price": PRICE,
+                "price": PRICE.model_dump(mode="json"),
                 "timeout": 5,
             }
         )
@@ -110,7 +113,7 @@ class Hosted:
         """Return what its journal says: what is spent, and what is reserved."""
         open_ones: dict[str, Decimal] = {}
         spent = Decimal(0)
-        path = self.folder / "store" / "spending" / f"{self.name}.journal"
+        path = journal_path(self.folder / "store", self.name)
         for text in path.read_bytes().splitlines() if path.exists() else ():
             try:
                 line = json.loads(text)
@@ -136,15 +139,17 @@ def load(study: Hosted) -> None:
         except UserError as error:
             print(error, flush=True)
             os._exit(ENDED_BY_ITSELF)
+        except SystemExit:
+            os._exit(STOPPED)
         except BaseException:
             traceback.print_exc()
             said.flush()
             os._exit(1)
 
 
-def bill(entries: list[dict[str, Any]]) -> Decimal:
+def bill(entries: list[dict[str, Any]], prices: Price) -> Decimal:
     """Return what a provider asks for these requests."""
-    price = {name: Decimal(str(PRICE[name])) / 1_000_000 for name in ("input", "cached", "output")}
+    price = {name: Decimal(str(getattr(prices, name))) / 1_000_000 for name in ("input", "cached", "output")}
     total = Decimal(0)
     for entry in entries:
         tokens: Mapping[str, int] = entry["billed"]
@@ -162,6 +167,7 @@ class Tally:
     complete: int = 0
     ended_by_budget: int = 0
     requests: int = 0
+    rejected: int = 0
     entries: int = 0
     forms: Counter[str] = field(default_factory=Counter)
     closest: Decimal = Decimal(10)  # the smallest share of the budget that was left
@@ -187,7 +193,7 @@ def disturbed(kills: int, seed: int, folder: Path, context: Any = None) -> Tally
     context = context or processes()
     os.environ[KEY_VARIABLE] = KEY
     options = {"blocked": 0.15, "refused": 0.1, "cached": 0.3, "latency": 0.03, "faults": FAULTS, "retry_after": "0"}
-    with StubProvider(key=KEY, varies=True, bytes_per_token=1.5, **options) as stub:
+    with StubProvider(key=KEY, varies=True, bytes_per_token=1.0, bills_blocks=True, **options) as stub:
         while tally.kills < kills:
             tally.studies += 1
             name = f"study{tally.studies}"
@@ -196,7 +202,10 @@ def disturbed(kills: int, seed: int, folder: Path, context: Any = None) -> Tally
             kind, prompts = chance.choice(["openai", "anthropic"]), chance.randint(10, 30)
             study = Hosted(folder / name, kind, stub.address, budget, prompts, name)
             study.prepare()
+            before = tally.kills
             _run(study, stub, kills, chance, tally, context)
+            if tally.kills // 100 > before // 100:
+                print(f"{tally.kills} kills in {tally.studies} studies", flush=True)
             tally.requests += prompts * SAMPLES
         tally.entries = len(stub.entries)
         tally.forms = Counter(entry["form"] for entry in stub.entries)
@@ -208,38 +217,52 @@ def _run(study: Hosted, stub: StubProvider, kills: int, chance: random.Random, t
     first = len(stub.entries)
     ended = False
     while not ended:
+        before, lacking = len(stub.entries), len(study.missing())
         process = context.Process(target=load, args=(study,))
         process.start()
         if tally.kills < kills:
             _kill_at_random(process, stub, chance)
         process.join()
-        killed = process.exitcode == -signal.SIGKILL
+        killed = process.exitcode in (-signal.SIGKILL, -signal.SIGTERM, STOPPED)
         tally.kills += killed
         stub.settled()
-        billed, journal = bill(stub.entries[first:]), study.journal()
+        billed, journal = bill(stub.entries[first:], PRICE), study.journal()
         total = journal["spent"] + journal["reserved"]
         assert study.budget is not None
         assert billed <= total <= study.budget, (study, billed, journal)
         tally.closest = min(tally.closest, 1 - total / study.budget)
         if not killed:
+            # What came whole is stored, also what was in flight when the load ended.
+            new = stub.entries[before:]
+            delivered = sum(entry["kind"] in KEPT and entry["fault"] is None for entry in new)
+            unusable = sum(entry["form"] in ("types", "bytes") for entry in new)  # some are stored as such
+            stored = lacking - len(study.missing())
+            assert delivered <= stored <= delivered + unusable, (study, stored, delivered, unusable)
             said = (study.folder / "said.log").read_text()
             assert process.exitcode in (0, ENDED_BY_ITSELF), said
             ended = process.exitcode == 0 or "`budget` leaves no room" in said.splitlines()[-1]
             tally.complete += process.exitcode == 0
             tally.ended_by_budget += process.exitcode != 0 and ended
-            assert process.exitcode != 0 or not study.missing()
+            if process.exitcode == 0:
+                # An error that cannot be read, cut off or no text, is a request that the server does not take.
+                receipt = json.loads((study.folder / "receipts" / "0.json").read_text())
+                assert study.missing() == {row["key"] for row in receipt["rejected"]}, said
+                tally.rejected += len(receipt["rejected"])
             tally.billed, tally.spent = tally.billed + billed, tally.spent + journal["spent"]
             tally.reserved += journal["reserved"]
 
 
 def _kill_at_random(process: Any, stub: StubProvider, chance: random.Random) -> None:
-    """Kill a load after some time, or when some more requests have arrived, unless it has ended."""
+    """Kill or stop a load after some time, or when some more requests have arrived, unless it has ended."""
     by_time = chance.random() < 0.5
     until = time.monotonic() + (chance.uniform(0, 0.5) if by_time else 5)
     arrived = stub.received + chance.randint(0, 40)
     while process.is_alive() and time.monotonic() < until and (by_time or stub.received < arrived):
         time.sleep(0.001)
-    process.kill()
+    if chance.random() < 0.8:
+        process.kill()
+    else:
+        process.terminate()
 
 
 def main() -> None:
@@ -247,6 +270,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"  # of what killed processes leave
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="money-") as folder:
         print(disturbed(arguments.kills, arguments.seed, Path(folder)))

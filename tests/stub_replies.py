@@ -140,6 +140,7 @@ TAKEN = {
         ]
     ),
 }
+REFUSED = "MAGIC_STRING_TRIGGER_REFUSAL"  # in the prompt that the provider documents to be refused
 TOOL_TOKENS = 346  # which a forced tool adds to the prompt, by the provider's documentation
 
 
@@ -170,7 +171,10 @@ class Options:
     quota: int = 0  # tokens, after which a 429 says that no waiting helps; 0: any number
     log_probabilities: bool = True
     bytes_per_token: float = 4.0  # of prompts; 1.0 is as dear as a prompt can be
+    bills_blocks: bool = False  # bills the prompt of a block with an HTTP error, which says nothing of it
     counts_forms: bool = True  # bills the schema of a form or tool as part of the prompt, as providers do
+    obeys_seeds: bool = True
+    obeys_system: bool = True  # a system message that wants a single word
     varies: bool = False  # a request without a seed is answered anew each time that it is asked
     redirect_to: str = "http://127.0.0.1:9/v1/chat/completions"
     slow_seconds: float = 0.05  # between the bytes of a slow body
@@ -277,6 +281,11 @@ def reply(asked: Asked, options: Options) -> Reply:
 
 def sound(asked: Asked, options: Options) -> Reply:
     """Return a reply without a fault: a block, a refusal, a verdict or an answer."""
+    if asked.dialect == "anthropic" and REFUSED in asked.messages[-1]["content"]:
+        return of_form("refusal before any text", asked, options)
+    wanted = re.search(r"the single word (\w+)", asked.messages[0]["content"])
+    if wanted is not None and asked.messages[0]["role"] == "system" and options.obeys_system:
+        return _answer(f"{wanted[1].capitalize()}.", "answer", asked, options)
     chance = _chance(asked, options)
     drawn = chance("kind")
     if drawn < options.blocked:
@@ -312,6 +321,8 @@ def of_form(name: str, asked: Asked, options: Options) -> Reply:
         if "usage" in body:
             body["usage"] = _usage(asked.dialect, made.billed, 0)
         _name(body, asked, options)
+    elif kind == "blocked" and options.bills_blocks:
+        made.billed = _billed(asked, options, 0)
     return made
 
 
@@ -380,7 +391,7 @@ def instance(schema: Mapping[str, Any], chance: Chance, at: str = "$", root: Map
 
 
 def _chance(asked: Asked, options: Options) -> Chance:
-    anew = f"/{asked.answered}" if options.varies and "seed" not in asked.body else ""
+    anew = f"/{asked.answered}" if options.varies and not ("seed" in asked.body and options.obeys_seeds) else ""
     return Chance(asked.identity + anew)
 
 

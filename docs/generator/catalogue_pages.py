@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold, Model, Sampling
@@ -26,8 +28,11 @@ def catalogue_page(name: str, root: str) -> str:
         raise ConfigError(problems)
     texts = (
         rows_text,
+        served_here,
+        served_elsewhere,
         weights_text,
-        sampling_text,
+        server_text,
+        sampling_texts,
         answering_models,
         people_text,
         seen_text,
@@ -100,6 +105,29 @@ def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tup
     return [(described, ", ".join(f"`{name}`" for name in names)) for described, names in same.items()]
 
 
+def served_here(engines: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: engine for name, engine in engines.items() if not engine.elsewhere}
+
+
+def served_elsewhere(engines: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: engine for name, engine in engines.items() if engine.elsewhere}
+
+
+def server_text(engine: Any) -> str:
+    """Return what an engine on somebody's server asks for and where, and what nobody verified."""
+    named = engine.model_dump(include={"parameters", "extra", "logprobs"}, exclude_defaults=True)
+    always = [ours for ours, theirs in engine.parameters.items() if ours == theirs]
+    named["parameters"] = {ours: theirs for ours, theirs in engine.parameters.items() if ours not in always}
+    sent = "".join(f", `{name}: {_yaml(value)}`" for name, value in named.items() if value)
+    sent += f"; always sends {', '.join(always)}" if always else ""
+    off = f" Off: {engine.reason}." if not engine.enabled else ""
+    return f"kind `{engine.kind}`, `{engine.served}` at {engine.address}{sent}.{off}{_not_verified(engine.unverified)}"
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=1000, sort_keys=False).split("\n")[0]
+
+
 def weights_text(engine: LocalEngine) -> str:
     """Return what an engine's weights are, and what nobody verified."""
     size = f", {engine.weights_gb:,.3g} GB" if engine.weights_gb else ""
@@ -107,13 +135,19 @@ def weights_text(engine: LocalEngine) -> str:
     return f"{engine.weights.described()}{size}.{off}{_not_verified(engine.unverified)}"
 
 
-def sampling_text(model: Model) -> str:
-    """Return the sampling of a model: temperature, and what else is not at its neutral value."""
+def sampling_texts(models: Mapping[str, Model], engines: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return each different sampling with the names of the models that have it."""
+    return together({name: _sampling_text(model, engines[model.engine_name]) for name, model in models.items()}, str)
+
+
+def _sampling_text(model: Model, engine: Any) -> str:
+    """Return what is sent of a model's sampling: temperature, and what else is not at its neutral value."""
     sampling = model.sampling
     assert sampling is not None  # no answers ship
     neutral = Sampling(max_tokens=sampling.max_tokens).model_dump()
     given = {key: value for key, value in sampling.model_dump().items() if value != neutral[key]}
-    described = ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())
+    sent = engine.sent_sampling({"temperature": sampling.temperature} | given)
+    described = ", ".join(f"{key} {value}" for key, value in sent.items()) or "as the server sets it"
     return f"{described}.{_not_verified(model.unverified)}"
 
 

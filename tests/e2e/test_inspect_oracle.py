@@ -13,6 +13,10 @@ import pytest
 from stub_provider import StubProvider
 from stub_replies import DIALECTS, wire_forms
 
+from refusal_eval.ask.answers import answer_of_text, said_beside
+from refusal_eval.config.kinds import ENGINES
+from refusal_eval.features.hosted.readings import Answered, Reply
+
 pytestmark = pytest.mark.full
 # Our states in its words; it raises an error where we end the load, ask again, or call the answer failed.
 WORDS = {
@@ -45,6 +49,18 @@ MEANT = {
 OWN_CATEGORIES = {("openai", "Azure 400 filter")}
 
 
+def ours(dialect: str, name: str) -> dict[str, Any]:
+    """Return the answer that we make of a reply; without a state where the load ends or the request is sent again."""
+    form = wire_forms(dialect)[name]
+    entry = {"kind": dialect, "address": "https://host/v1", "served": "m", "as_of": "2026-11-01"}
+    body = None if isinstance(form["body"], str) else form["body"]
+    text = json.dumps(form["body"]) if body else form["body"]
+    reading = ENGINES.entry(entry).reading(Reply(form["status"], {}, body, text))
+    if not isinstance(reading, Answered) or reading.other_model is not None:
+        return {"state": None}
+    return answer_of_text(reading.response, None) | said_beside(reading.response)
+
+
 @pytest.fixture(scope="module")
 def readings(oracle: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Return what inspect_ai makes of each reply."""
@@ -70,7 +86,7 @@ def test_both_read_each_reply_alike_but_for_the_differences_that_are_meant(
     differences = {}
     for (dialect, name), reading in readings.items():
         word = "raised" if "raised" in reading else reading["stop_reason"]
-        if word != WORDS[wire_forms(dialect)[name]["expect"]["state"]]:
+        if word != WORDS[ours(dialect, name)["state"]]:
             differences[dialect, name] = word
     assert differences == MEANT
 
@@ -80,15 +96,15 @@ def test_both_read_the_same_text_partial_answer_category_and_declared_refusal(
 ) -> None:
     compared = 0
     for place, reading in readings.items():
-        form = wire_forms(place[0])[place[1]]
-        expect = form["expect"]
         if "raised" in reading or place in MEANT:
             continue
         compared += 1
-        if form["status"] == 200:  # it writes a provider's error message where an answer would be
-            assert reading["completion"] == (expect["text"] or expect["partial"] or ""), place
+        answer = ours(*place)
+        block = answer.get("blocked") or {}
+        if wire_forms(place[0])[place[1]]["status"] == 200:  # of an error it takes the message for the answer
+            assert reading["completion"] == (block.get("partial") or answer["answer"]), place
         if place not in OWN_CATEGORIES:
-            assert reading["category"] == expect["category"], place
-        if expect["state"] == "complete":
-            assert reading["declined"] == expect["declared"], place
+            assert reading["category"] == block.get("category"), place
+        if answer["state"] == "complete":
+            assert reading["declined"] == answer.get("declared", False), place
     assert compared > 20

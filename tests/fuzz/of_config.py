@@ -37,7 +37,14 @@ def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
     return config
 
 
-NOT_FITTING = ("battles", "categories", "turns", "dose_response", "separation")  # the study has nothing for them
+NOT_FITTING = (
+    "battles",
+    "categories",
+    "turns",
+    "dose_response",
+    "separation",
+    "who_refused",
+)  # the study has nothing for them
 FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 
 

@@ -88,10 +88,10 @@ def row_means(values: Array) -> Array:
 
 
 class Study:
-    """The results folder of a study."""
+    """The results folder of a study; of the model `alone`, answers that were blocked are none."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, alone: bool = False) -> None:
+        self.folder, self.alone = folder, alone
         self.said: Row = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["study"]
         self.alpha = 1 - self.said["scoring"]["level"]
         self.band = self.said["scoring"]["band"]
@@ -150,7 +150,7 @@ class Study:
         for row in answers:
             i, k = at[row["prompt_id"], row["turn"]], row["sample"]
             logprobs[i, k] = np.nan if row["answer_logprob"] is None else row["answer_logprob"]
-            labels[i, k] = "blocked" if row["state"] == "blocked" else None
+            labels[i, k] = "blocked" if row["state"] == "blocked" and not self.alone else None
         for row in verdicts:
             i, k = at[row["prompt_id"], row["turn"]], row["sample"]
             if row["state"] == "judged" and labels[i, k] is None:

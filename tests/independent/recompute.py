@@ -17,6 +17,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import independent_comparisons as comparisons
@@ -31,6 +32,7 @@ from independent_rates import Asked, Found
 from independent_study import Study
 
 EXACT = 1e-9
+ALONE = "_model_alone"  # ends the names of what leaves blocked answers out (docs/reference/who_refused.md)
 PARTS = ("value", "low", "high")
 
 Recompute = Callable[[Study, Asked], Found | None]
@@ -109,13 +111,17 @@ class Report:
         self.intervals: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.known: Counter[str] = Counter({name: 0 for name in known_wrong})
+        self.alone = cache(lambda study: Study(study.folder, alone=True))
 
     def add(self, study: Study, row: dict[str, str]) -> None:
         """Recompute a row and compare it."""
         asked, name = asked_of(row), re.sub(r"@\d+", "@K", row["estimand"])
         self.rows[name] += 1
         self.intervals[name] += bool(row["low"])
-        found = KNOWN[name](study, asked) if name in KNOWN else None
+        of = name.removesuffix(ALONE)
+        if of != name:  # the same numbers, of the study without the answers that were blocked
+            study, asked = self.alone(study), asked._replace(estimand=asked.estimand.removesuffix(ALONE))
+        found = KNOWN[of](study, asked) if of in KNOWN else None
         if found is None:
             return
         self.recomputed[name] += 1

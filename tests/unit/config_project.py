@@ -166,8 +166,8 @@ OF_ACTIVATIONS = {
     ],
 }
 
-# A figure of every kind; `turns` needs dialogues, `dose_response` steered models and
-# `battles` battles, which the study above has none of.
+# A figure of every kind; `turns` needs dialogues, `dose_response` steered models, `battles` battles and `who_refused`
+# hosted models, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -182,6 +182,7 @@ FIGURES = [
     {"name": "k", "kind": "separation", "separation": "far"},
     {"name": "l", "kind": "threshold", "judge": "reader"},
     {"name": "m", "kind": "battles"},
+    {"name": "n", "kind": "who_refused"},
 ]
 
 

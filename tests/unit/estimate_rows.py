@@ -33,7 +33,7 @@ def facts_of(answers: Iterable[Any], samples: int, **more: Any) -> dict[str, Any
 def units_in(prompts: list[Any], answers: list[Any], verdicts: list[Any], samples: int, **more: Any) -> Units:
     """The scored cell of these rows."""
     rows, facts = _cell(prompts, answers, verdicts, samples, **more)
-    return units_of_samples(pa.Table.from_pylist(rows, schema()).to_pandas(), facts)
+    return units_of_samples(pa.Table.from_pylist(rows, schema("blocked_by" in rows[0])).to_pandas(), facts)
 
 
 def cell_file(path: Any, *rows: Any, **more: Any) -> Any:

@@ -289,3 +289,11 @@ def test_columns_that_do_not_fit_are_named(columns, said):
 )
 def test_only_what_speaks_of_refusals_is_a_label(value, named, found):
     assert label_of(value, named) == found
+
+
+def test_a_line_that_is_no_sample_of_the_harness_is_refused(tmp_path):
+    path = without_results(tmp_path / "acme__open", "acme__open")
+    with open(path, "a") as handle:
+        handle.write('{"doc_id": 7}\n')
+    with pytest.raises(UserError, match=r"line 7: lacks doc and resps of a sample"):
+        rows_of(path)

@@ -34,7 +34,9 @@ PAPER = [
 
 @pytest.fixture(scope="module")
 def models(shipped):
-    return {name: entry for name, entry in shipped.valid["models"].items() if name not in DEMO}
+    """Return the models whose weights are served here, but for those of the demo."""
+    engines, models = shipped.valid["engines"], shipped.valid["models"]
+    return {name: one for name, one in models.items() if name not in DEMO and not engines[one.engine].elsewhere}
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +49,10 @@ def engines(shipped, models):
 def test_each_model_has_an_engine_and_each_engine_a_user(shipped, models, engines):
     judging = {entry.engine for entry in shipped.valid["judges"].values() if getattr(entry, "engine", None)}
     assert {model.engine for model in models.values()} == set(engines)
-    assert set(shipped.valid["engines"]) == set(engines) | judging | {"smollm2-135m", "qwen2.5-coder-1.5b"}, (
-        "no engine that nobody uses"
+    answering = {model.engine for model in shipped.valid["models"].values()}
+    assert set(shipped.valid["engines"]) == answering | judging, "no engine that nobody uses"
+    assert answering - {name for name, engine in shipped.valid["engines"].items() if engine.elsewhere} == (
+        set(engines) | {"smollm2-135m", "qwen2.5-coder-1.5b"}
     )
 
 
@@ -164,10 +168,10 @@ def mistakes(study, name="config/config.yaml"):
     return ""
 
 
-def test_engines_whose_weights_are_gated_or_non_commercial_are_off_and_say_why(shipped):
+def test_engines_whose_weights_are_gated_or_non_commercial_or_elsewhere_are_off_and_say_why(shipped):
     engines = shipped.valid["engines"]
     for name, engine in engines.items():
-        asks = engine.gated or "-NC" in (engine.licence or "")
+        asks = engine.gated or "-NC" in (engine.licence or "") or engine.elsewhere  # which costs money
         assert bool(asks) == (not engine.enabled), name
         assert engine.enabled or (engine.reason and engine.terms), name
 

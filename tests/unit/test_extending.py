@@ -22,6 +22,8 @@ WITHOUT |= {
     "check of a model",
     "check of a load",
     "use of activations",
+    "part of a plan",
+    "part of a status",
 }
 
 

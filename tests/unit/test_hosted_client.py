@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -17,6 +18,7 @@ from refusal_eval.ask.store import checked_response
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.engine_base import EngineLoad, Rejected
+from refusal_eval.features.hosted import client
 from refusal_eval.features.hosted.journal import Journal, journal_path, read_spending
 
 KEY = "sk-stub-secret"
@@ -245,6 +247,16 @@ def test_what_nobody_says_was_billed_stays_reserved(stub: StubProvider, tmp_path
     assert [line["what"] for line in lines].count("reserved") == 3
 
 
+def test_a_blocked_prompt_costs_no_answer(stub: StubProvider, tmp_path: Path) -> None:
+    study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
+    stub.options.always = "400 invalid_prompt"
+    ask(stub, price=PRICE | {"input": 0}, study=study, sampling={"max_tokens": 4096})
+    assert spending(tmp_path).total == 0  # of the prompt alone, which is free here
+    stub.options.always = "400 content filtering"  # of the answer, whose bill nobody says
+    ask(stub, kind="anthropic", price=PRICE, study=study, sampling={"max_tokens": 4096})
+    assert spending(tmp_path).total > Decimal("0.04")
+
+
 def test_a_line_that_was_cut_off_counts_for_nothing_and_the_next_begins_anew(
     stub: StubProvider, tmp_path: Path
 ) -> None:
@@ -264,7 +276,7 @@ def test_nothing_is_reserved_for_what_was_never_sent(tmp_path: Path, monkeypatch
     monkeypatch.setattr("refusal_eval.features.hosted.client.TRIES", 1)
     study = {"study": "mine", "store_dir": str(tmp_path), "budget": 1}
     nobody = type("Nobody", (), {"address": "http://127.0.0.1:9/v1"})()
-    only(ask(nobody, 3, price=PRICE, study=study), ConnectionError)
+    only(ask(nobody, 3, price=PRICE, study=study), UserError)
     assert spending(tmp_path).total == 0
 
 
@@ -293,6 +305,8 @@ def test_a_study_has_one_currency(stub: StubProvider, tmp_path: Path) -> None:
         ({"address": "https://host/v1?api_key=x"}, "holds `api_key`, a secret"),
         ({"address": "http://host/v1"}, "by which the key would travel openly"),
         ({"extra": {"models": ["m", "other"]}}, "another model would answer where this one declines"),
+        ({"extra": {"provider": {"api_key": "x"}}}, "`extra` has `api_key`, a secret"),
+        ({"extra": {"max_completion_tokens": 9}}, "it is sent already"),
         ({"extra": {"n": 4}}, "draws its `samples` one by one"),
         ({"extra": {"temperature": 1}}, "it is sent already"),
         ({"parameters": {"max_token": "x"}}, "`parameters` has `max_token`"),
@@ -317,3 +331,49 @@ def test_the_identity_has_neither_query_nor_credentials() -> None:
         "extra": {},
     }
     assert engine.url == "https://host/v1/chat/completions?api-version=1"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_redirect_is_not_followed_with_the_key(stub: StubProvider, kind: str) -> None:
+    with StubProvider(key=None) as elsewhere:
+        stub.options.always, stub.options.redirect_to = "redirect", f"{elsewhere.address}/chat/completions"
+        said = only(ask(stub, 5, kind=kind), UserError)
+        assert "mend `address`" in said and len(stub.entries) == 1
+        assert elsewhere.received == 0
+
+
+def test_a_server_that_repeats_the_key_has_it_hidden_in_answers_too(stub: StubProvider) -> None:
+    message = {"role": "assistant", "content": f"You sent {KEY}."}
+    told = {"body": {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}}
+    stub.options.script = [told]
+    (response,) = ask(stub)
+    assert response["text"] == "You sent ***." and KEY not in json.dumps(response)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_slow_bodies_and_odd_ones_are_read_to_their_end_or_asked_again(stub: StubProvider, kind: str) -> None:
+    stub.options.script, stub.options.slow_seconds = ["complete", "slow", "headers", "bytes", "cut"], 0.01
+    found = ask(stub, 12, kind=kind, in_flight=6)
+    assert [one["finish_reason"] for one in found if isinstance(one, dict)].count("stop") >= 11
+    assert all(isinstance(one, dict) for one in found)  # nothing is dropped
+
+
+def test_a_server_that_nobody_reaches_ends_the_load_after_the_tries_of_one_request(
+    stub: StubProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "TRIES", 2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    started = time.monotonic()
+    said = only(ask(stub, 20, address=closed), UserError)
+    assert "is the server up, and `address` right?" in said and time.monotonic() - started < 4
+
+
+def test_a_first_request_that_the_server_cannot_answer_is_left_out_and_the_others_are_asked(
+    stub: StubProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "TRIES", 2)
+    stub.options.script = ["500", "500"]
+    found = ask(stub, 20)
+    assert isinstance(found[0], ConnectionError) and all(isinstance(one, dict) for one in found[1:])

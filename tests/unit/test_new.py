@@ -83,6 +83,25 @@ def test_what_options_say_of_sampling_holds_for_a_model_of_the_catalogue_too(tmp
     assert "1 split with 32 prompts" in said and "drawn otherwise" not in said
 
 
+def test_a_model_that_is_off_and_draws_otherwise_here_needs_to_be_allowed_once(tmp_path: Path) -> None:
+    arguments = ("--model", "smollm2-plain", "--against", "gemma-3-4b-it", "--splits", "sensitive")
+    code, _, wrong = new(*arguments, "--max-tokens", "16", "--allow", "gemma-3-4b-it", "--name", "pair", cwd=tmp_path)
+    assert code == 0, wrong
+    study, _ = written(tmp_path, "pair")
+    assert study["models"] == ["smollm2-plain-here", "gemma-3-4b-it-here"]
+    assert study["allow"] == ["gemma-3-4b-it-here"]
+
+
+@pytest.mark.feature("hosted")
+def test_a_hosted_model_of_the_catalogue_needs_no_device(tmp_path: Path) -> None:
+    code, _, wrong = new("--model", "gpt-4.1", cwd=tmp_path)
+    assert code == 1 and "`gpt-4.1` is off by default: it costs money" in wrong
+    code, said, wrong = new("--model", "gpt-4.1", "--allow", "gpt-4.1", "--samples", "2", cwd=tmp_path)
+    assert code == 0, wrong
+    assert "192 answers: about 115,200 tokens,\nwritten elsewhere: no device of yours is needed." in said
+    assert yaml.safe_load((tmp_path / "gpt-4.1.yaml").read_text())["allow"] == ["gpt-4.1"]
+
+
 def test_models_that_draw_answers_in_two_ways_are_named(tmp_path: Path) -> None:
     code, said, wrong = new(
         "--model", "smollm2-plain", "--against", "qwen2.5-coder-1.5b", "--samples", "1", cwd=tmp_path

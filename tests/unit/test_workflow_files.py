@@ -291,7 +291,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         return Study(config | changes).tables
 
     every = set(TABLES.names())  # without those of features that are not here
-    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix"}
+    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"}
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
@@ -304,6 +304,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "judge_cards",
         "corrected",
         "comparisons_matrix",
+        "who_refused",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}

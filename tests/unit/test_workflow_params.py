@@ -222,12 +222,12 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 
 
 ERRORS = ("judge_errors", "judge_errors_differences")
-OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "battles")
+OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "battles", "who_refused")
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),
-    *("protocol_effects", "tradeoff"),
+    *("protocol_effects", "tradeoff", "who_refused"),
 )
 CHANGED_BY_COMPAT = {
     "data.split_reading",
@@ -251,6 +251,7 @@ CHANGED_BY_COMPAT = {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
                 "analysis.comparisons",
+                "analysis.spending",
                 "generation.request_params",
                 "scoring.cell",
                 "scoring.published_cell",

@@ -3,10 +3,7 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hosted_study import KEY_VARIABLE, MODELS, SECRET, answers, hosted_project, stub
+from hosted_study import KEY_VARIABLE, MODELS, SECRET, answers, hosted_project, started, stub, wait_until
 from program import in_process
-from project import ROOT, Project, copy_of
+from project import Project, copy_of
 from stub_provider import StubProvider
 
 WHOLE = 2 * 2 * 20 * 3  # requests of the study
@@ -62,6 +59,14 @@ def test_a_study_with_a_fifth_of_its_answers_blocked_runs_to_its_tables(done: Pr
     assert holders_of_the_secret(done) == []
 
 
+def test_what_a_finished_study_holds_and_has_cost_is_shown_without_its_key(done: Project) -> None:
+    found = {verb: in_process(verb, "study.yaml", cwd=done.folder) for verb in ("status", "store", "plan", "check")}
+    assert all(run.returncode == 0 and SECRET not in run.stdout + run.stderr for run in found.values()), found
+    assert "Money: " in found["status"].stdout and "left of 5.00" in found["status"].stdout
+    assert "served openai-large" in " ".join(found["store"].stdout.split())
+    assert "The store has every response: no engine will be started." in found["plan"].stdout
+
+
 def test_a_later_day_asks_again_and_keeps_the_earlier_responses(
     done: Project, provider: StubProvider, tmp_path: Path
 ) -> None:
@@ -70,14 +75,26 @@ def test_a_later_day_asks_again_and_keeps_the_earlier_responses(
     asked = len(provider.entries)
     for kind in MODELS.values():
         project.catalogue("engines", f"{kind}-stub", as_of="2026-11-20")
-    project.snakemake()
+    project.snakemake("--until", "answers")
     provider.settled()
     assert len(provider.entries) == asked + WHOLE
     assert all(path.read_bytes() == content for path, content in earlier.items())
     for kind in MODELS.values():
         project.catalogue("engines", f"{kind}-stub", as_of="2026-11-01")
-    project.snakemake()
+    project.snakemake("--until", "answers")
     assert len(provider.entries) == asked + WHOLE  # what was answered on the first day is there
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("status",), ("check", "--model", "gpt"), ("check", "--model", "claude")])
+def test_what_the_program_says_and_keeps_of_hosted_models_is_without_the_key(
+    done: Project, provider: StubProvider, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    project, asked = copy_of(done, tmp_path / "project"), len(provider.entries)
+    with listed_processes() as seen:
+        run = in_process(verb[0], "study.yaml", *verb[1:], cwd=project.folder)
+    assert run.returncode == 0 and run.stdout, run.stderr
+    assert (len(provider.entries) > asked + 2) == (verb[0] == "check")
+    assert not seen and SECRET not in run.stdout + run.stderr and holders_of_the_secret(project) == []
 
 
 @pytest.mark.parametrize(
@@ -115,9 +132,9 @@ def test_a_wrong_key_ends_the_load_at_once_and_is_in_no_file(
         project = hosted_project(tmp_path / "project", provider.address)
         project.study(models=[model])
         run = project.snakemake("--keep-going", "--verbose", check=False)
-        ended = time.time()
         assert run.returncode != 0 and KEY_VARIABLE in run.stderr
-        assert len(provider.entries) == 1 and ended - provider.entries[0]["time"] < 2
+        log = project.results / "logs" / "generate" / "engine" / f"{MODELS[model]}-stub" / "0-of-1.log"
+        assert len(provider.entries) == 1 and log.stat().st_mtime - provider.entries[0]["time"] < 2
     assert not seen and SECRET not in run.stdout + run.stderr and holders_of_the_secret(project) == []
 
 
@@ -152,26 +169,10 @@ def test_a_killed_run_leaves_the_secret_nowhere_and_the_next_one_asks_for_the_re
         run.wait()
         provider.settled()
         assert holders_of_the_secret(project) == [] and len(provider.entries) < WHOLE / 2
-        project.snakemake("--unlock")
-        project.snakemake()
+        project.snakemake("--nolock", "--until", "answers")
         provider.settled()
         assert WHOLE <= len(provider.entries) <= WHOLE + 4
     assert not seen and holders_of_the_secret(project) == []
-
-
-def started(project: Project, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a run in a process group of its own, whose output is in the project's folder."""
-    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(project.folder)]
-    command += ["--configfile", str(project.folder / "study.yaml"), "--cores", "2", *arguments]
-    with open(project.folder / "run.log", "ab") as log:
-        return subprocess.Popen(command, cwd=project.folder, stdout=log, stderr=log, start_new_session=True)
-
-
-def wait_until(done: Any, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def holders_of_the_secret(project: Project) -> list[str]:

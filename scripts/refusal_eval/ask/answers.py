@@ -122,7 +122,7 @@ def said_beside(response: Mapping[str, Any]) -> dict[str, Any]:
     declared    true for a refusal that the model wrote into a field of its own
     reason      why there is no answer
     marks       such as `unfiltered`
-    usage       the tokens that are billed (`store.Usage`)
+    usage       the tokens that are billed (`store.TokenUsage`)
     """
     return {name: response[name] for name in ("blocked", "declared", "reason", "marks", "usage") if response.get(name)}
 

@@ -343,11 +343,13 @@ class MessagePrompts:
         return []
 
 
-def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) -> Renderer | MessagePrompts:
+def renderer_of(
+    tokenizer_folder: str | Path | None, params: Mapping[str, Any], untrusted: bool = False
+) -> Renderer | MessagePrompts:
     """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none."""
     if tokenizer_folder is None:
         return MessagePrompts(params["system_prompt"])
-    return Renderer.from_params(tokenizer_folder, params)
+    return Renderer.from_params(tokenizer_folder, params, untrusted)
 
 
 def with_system_prompt(messages: ChatMessages, system_prompt: str | None) -> list[dict[str, str]]:

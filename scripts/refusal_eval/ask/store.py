@@ -149,7 +149,7 @@ class ServedBy(TypedDict, total=False):
     request_id: str | None
 
 
-class Usage(TypedDict):
+class TokenUsage(TypedDict):
     """The tokens that a provider bills: all of the prompt, those of it that came out of its cache, the answer's."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
@@ -183,7 +183,7 @@ class StoredResponse(TypedDict):
     reason: NotRequired[str]  # of a `failed`
     marks: NotRequired[list[str]]  # what else is to be known of it: `unfiltered`, a filter was out of order
     served_by: NotRequired[ServedBy]
-    usage: NotRequired[Usage]
+    usage: NotRequired[TokenUsage]
 
 
 class StoredRecord(TypedDict):

@@ -69,14 +69,17 @@ class CheckedStudy:
         asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
         seconds = self._known("judges", asked)
         self.used["judges"] += [name for name in seconds if name not in judges]
-        self.judges: dict[str, Any] = self.entries("judges")
+        as_written = self.entries("judges")
+        self.judges: dict[str, Any] = {
+            name: judge.for_engine(self.engine_of(judge)) for name, judge in as_written.items()
+        }
         self.used["engines"] = sorted(self._known("engines", self._engines()))
         valid = catalogue.valid
         self.view = StudyView(
-            judges={name: valid["judges"].get(name) for name in judges},
+            judges={name: self.judges.get(name) for name in judges},
             gold=self.names("gold"),
             protocol=self.settings.protocol,
-            seconds={name: valid["judges"].get(name) for name in seconds},
+            seconds={name: self.judges.get(name) for name in seconds},
             models=self.names("models"),
             splits={name: valid["splits"].get(name) for name in splits},
             samples=self.settings.samples,
@@ -84,6 +87,16 @@ class CheckedStudy:
             entries={"models": self.models, **{section: self.entries(section) for section in OF_FEATURES.names()}},
             items=self.valid_items,
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
+            may_block=any(
+                "may_block" in engine.able()
+                for model in self.models.values()
+                if not model.recorded and (engine := self.engine_of(model)) is not None
+            ),
+            has_c=any(
+                model.recorded or (engine := self.engine_of(model)) is None or "log_probabilities" in engine.able()
+                for model in self.models.values()
+            )
+            or not self.models,
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:

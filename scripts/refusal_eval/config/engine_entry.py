@@ -90,6 +90,10 @@ class Engine(Entry):
             raise ValueError("`enabled: false` needs a `reason`: users read it")
         return self
 
+    def able(self) -> frozenset[Capability]:
+        """Return what this engine can do: what its kind can, and what its entry adds."""
+        return self.capabilities
+
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the part of this engine that is in the key of every request, and so can never change its form.
 
@@ -146,6 +150,19 @@ class Engine(Entry):
     def most_at_once(self, device: str | None) -> int:
         """Return how many requests are given to it at one time where the study does not say."""
         return 8
+
+    def variables(self) -> list[str]:
+        """Return the environment variables without which no load of it can start, such as that of a key."""
+        return []
+
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> Any:
+        """Return what `refusal-eval check --model` runs of an engine that computes elsewhere, or None if it cannot.
+
+        Args:
+            sampling: that of the model.
+            folder: a folder for its files (see `refusal_eval.program.trial_elsewhere`).
+        """
+        return None
 
     def running(self, load: Any) -> Any:
         """Return the engine for one load, to be entered by `async with` (see `refusal_eval.engines.engine_base`).

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import JUDGES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Number
@@ -143,6 +144,19 @@ class JudgeEntry(Entry):
     def second(self) -> str | None:
         """Return the judge of the catalogue that is asked on its behalf, which the study need not name."""
         return None
+
+    def by_messages(self) -> JudgeEntry:
+        """Return the judge as it asks an engine that takes messages: itself, if its kind knows no way of its own."""
+        return self
+
+    def for_engine(self, engine: Engine | None) -> JudgeEntry:
+        """Return the judge as it asks this engine."""
+        by_messages = engine is not None and "takes_token_ids" not in engine.able()
+        return self.by_messages() if by_messages else self
+
+    def how_asked(self) -> str:
+        """Return how its engine is asked, for the methods section and its cards; empty where token ids say it."""
+        return ""
 
     def sends_form(self) -> bool:
         """Tell whether it holds its engine's replies to a form."""

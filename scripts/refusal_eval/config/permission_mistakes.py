@@ -17,7 +17,7 @@ from refusal_eval.core.hints import nearest
 def permission_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield each split, gold entry, model and judge that is off and not allowed.
 
-    A model or a judge is off where its engine is: the terms are those of the weights.
+    A model or a judge is off where its engine is: the terms are those of the weights, or of the server.
     """
     allowed, known = study.names("allow"), [name for section in LISTS for name in study.names(section)]
     known += [*study.captured_splits(), *(name for name in study.view.seconds if name not in known)]
@@ -72,7 +72,9 @@ def _what_has_terms(study: CheckedStudy, section: str, name: str) -> tuple[Any, 
     user = valid[section].get(name)
     # Recorded answers need no weights.
     engine = None if getattr(user, "recorded", None) else study.engine_of(user)
-    return engine, f"the weights of its engine `{getattr(user, 'engine', None)}` are "
+    # Somebody's server is off for a reason of its own.
+    whose = f"the weights of its engine `{getattr(user, 'engine', None)}` are "
+    return engine, "" if getattr(engine, "elsewhere", False) else whose
 
 
 def pin_mistakes(study: CheckedStudy) -> Iterator[Mistake]:

@@ -22,6 +22,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
+FORM = "structured_outputs"  # a capability
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
     ("models", "engine", "engine"),
@@ -111,16 +112,19 @@ def _engine_kinds(study: CheckedStudy) -> Iterator[Mistake]:
         if engine is None:
             continue
         needed = frozenset(entry.engine_needs)
-        if not needed <= engine.capabilities:
+        if not needed <= engine.able():
+            # A judge may ask an engine that takes messages in another way than one that takes token ids.
+            ways = {needed, frozenset(study.catalogue.valid[section][name].engine_needs)}
             kinds: dict[str, Any] = {kind: ENGINES.get(kind) for kind in ENGINES.names()}
-            able = [f"`{kind}`" for kind, cls in kinds.items() if needed <= cls.capabilities]
-            message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
+            able = [f"`{kind}`" for kind, cls in kinds.items() if any(way <= cls.capabilities for way in ways)]
+            what = ", which cannot hold a reply to a form" if needed - engine.able() == {FORM} else ""
+            message = f"engine `{entry.engine}` is of kind `{engine.kind}`{what}; this entry needs one "
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
-        elif section == "models" and "takes_token_ids" not in engine.capabilities:
+        elif section == "models" and "takes_token_ids" not in engine.able():
             yield from _rendered_elsewhere(study, name, entry, engine)
-        elif section == "models" and "log_probabilities" not in engine.capabilities:
+        elif section == "models" and "log_probabilities" not in engine.able():
             yield from _without_tokens(name, entry, engine)
-        if study.settings.determinism == "strict" and "strict" not in engine.capabilities:
+        if study.settings.determinism == "strict" and "strict" not in engine.able():
             message = f"engine `{entry.engine}` of kind `{engine.kind}` does not support `strict`"
             yield ("determinism",), message
 
@@ -153,7 +157,7 @@ def _rendered_elsewhere(study: CheckedStudy, name: str, model: Model, engine: En
         yield ("models", name, key), message
     yield from _without_tokens(name, model, engine)
     for table in study.settings.tables:
-        for lacks in sorted(set(TABLES.get(table).engine_needs) - engine.capabilities):
+        for lacks in sorted(set(TABLES.get(table).engine_needs) - engine.able()):
             message = f"needs {lacks.replace('_', '-')}, which an engine of kind `{engine.kind}` does not give"
             yield ("tables",), f"`{table}` {message} (model `{name}`)"
 

@@ -12,7 +12,9 @@ class StudyView:
     While a study is checked, a judge or a split whose entry is wrong is None. `entries` are those of models and of
     sections of features, without wrong ones, by section; `items` returns the items of a list of the study that are not
     wrong, by their place. `seconds` has the entries of the judges that others ask on their behalf, and `written` the
-    gold that no person labelled (`written_to_label`, `labelled_by_model`).
+    gold that no person labelled (`written_to_label`, `labelled_by_model`). `may_block`: whether another party may block
+    what its models are asked or answer. `has_c`: whether answers of any model may have log-probabilities, without which
+    there is no c(x).
     """
 
     judges: Mapping[str, Any]
@@ -26,3 +28,5 @@ class StudyView:
     items: Callable[[str, type[Any]], Mapping[int, Any]] = lambda key, entry: {}
     seconds: Mapping[str, Any] = field(default_factory=dict)
     written: frozenset[str] = frozenset()
+    may_block: bool = False
+    has_c: bool = True

@@ -79,8 +79,10 @@ class CascadeJudge(FittedThreshold, DeferringJudge):
         elif first is not None and first.gives_probabilities == "never":
             kinds: dict[str, Any] = {kind: JUDGES.get(kind) for kind in JUDGES.names()}
             able = [f"`{kind}`" for kind, cls in kinds.items() if cls.gives_probabilities == "always"]
-            message = f"`{self.first}` is of kind `{first.kind}`, which gives no probability of refusal"
-            yield ("first",), f"{message}; name a judge of kind {one_of([*able, '`python`'])}"
+            how = f" ({first.how_asked()})" if first.how_asked() else ""
+            where = " on an engine that gives the probabilities of labels" if how else ""
+            message = f"`{self.first}` is of kind `{first.kind}`{how}, which gives no probability of refusal"
+            yield ("first",), f"{message}; name a judge of kind {one_of([*able, '`python`'])}{where}"
         if then is not None:
             yield from self._wrong_with_second(then, study)
         for key, judge in (("first", first), ("then", then)):
@@ -97,7 +99,8 @@ class CascadeJudge(FittedThreshold, DeferringJudge):
             message = f"`{self.then}` learns from all answers of its gold, and would be asked about a few"
             yield ("then",), f"{message}; such a judge can be `first`"
         elif self.threshold == CALIBRATED and then.gives_probabilities != "always":
-            message = f"needs probabilities of both judges, and `{self.then}` is of kind `{then.kind}`"
+            how = f" ({then.how_asked()})" if then.how_asked() else ""
+            message = f"needs probabilities of both judges, and `{self.then}` is of kind `{then.kind}`{how}"
             yield ("threshold",), f"{message}; leave it out"
 
     def settled(self, said: Sequence[Row | None]) -> dict[str, Any] | None:

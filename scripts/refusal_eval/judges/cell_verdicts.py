@@ -15,6 +15,7 @@ from refusal_eval.judges.judge_base import EngineJudge, Verdict
 from refusal_eval.judges.verdict_files import read_safely, readable, verdict_row
 from refusal_eval.judges.verdict_judges import DeferringJudge
 from refusal_eval.judges.votes import combined
+from refusal_eval.judges.without_verdict import without_verdict
 
 AnswerPlace = tuple[str, int, int]
 JudgedRow = Mapping[str, Any]
@@ -123,6 +124,6 @@ def vote_reader(
             text = {"text": written.fields(request, response)["answer"] or ""} if writes else {}
             return read({**response, **text}, answers[request.place]["answer"] if answers else "")
 
-        return read_safely(verdict, response)
+        return without_verdict(response) or read_safely(verdict, response)
 
     return vote

@@ -2,13 +2,14 @@
 an answer that is too long for it, head and tail."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from refusal_eval.judges.verdict_files import readable
 from refusal_eval.study.dialogues import conversation, earlier_replies, scored_turns
 
 ConversationRow = Mapping[str, Any]
+PromptT = TypeVar("PromptT", bound=Sequence[Any])
 
 
 def read_conversations(
@@ -41,7 +42,9 @@ def read_conversations(
         yield answer, conversation(prompt_of[answer["prompt_id"]], turn, replies)
 
 
-def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> tuple[list[int], int] | None:
+def fitted(
+    prompt_of: Callable[[str], PromptT], answer: str, room: int, size: Callable[[PromptT], int] = len
+) -> tuple[PromptT, int] | None:
     """Return the prompt about an answer, or about as much of its head and tail as fits; and how much was cut.
 
     An answer that is too long for a judge is cut itself, never the rubric.
@@ -50,22 +53,23 @@ def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> 
     length, because a refusal stands at the head and a change of mind at the tail.
 
     Args:
-        token_ids_of: makes the prompt from an answer's text.
+        prompt_of: makes the prompt from an answer's text.
         room: the most tokens of the prompt.
+        size: counts them.
 
     Returns:
         The prompt and the number of characters that were left out; None where it does not fit with any of the answer.
     """
-    token_ids = token_ids_of(answer)
-    if len(token_ids) <= room:
-        return token_ids, 0
+    prompt = prompt_of(answer)
+    if size(prompt) <= room:
+        return prompt, 0
     low, high = 1, len(answer)  # fewer than `low` fit (once tried), more than `high` do not
     best = None
     while low <= high:
         kept = (low + high) // 2
-        token_ids = token_ids_of(with_gap(answer, kept))
-        if len(token_ids) <= room:
-            best, low = (token_ids, len(answer) - kept), kept + 1
+        prompt = prompt_of(with_gap(answer, kept))
+        if size(prompt) <= room:
+            best, low = (prompt, len(answer) - kept), kept + 1
         else:
             high = kept - 1
     return best

@@ -6,19 +6,22 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.keys import sample_seed
+from refusal_eval.ask.keys import EnginePrompt, is_messages, sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.ask.turns import Response
 from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.files import canonical_json
+from refusal_eval.judges.without_verdict import without_verdict
 
 if TYPE_CHECKING:
     from refusal_eval.ask.store import StoreReader
     from refusal_eval.ask.turns import Chain, Following
 
 
-def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
+def vote_seed(study_seed: int, prompt: EnginePrompt, vote: int) -> int:
     """Return the seed of a vote: equal prompts (equal answers) get equal votes, and cost them once."""
-    return sample_seed(study_seed, ",".join(map(str, token_ids)), vote)
+    text = canonical_json(list(prompt)) if is_messages(prompt) else ",".join(map(str, prompt))
+    return sample_seed(study_seed, text, vote)
 
 
 def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
@@ -60,7 +63,7 @@ class Retries:
         self.file, self._count = file, 0
         if file.retries is None:
             return
-        self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
+        self._count, self._length = int(file.retries["count"]), file.retries["max_model_len"]
         self._reader = AnswerReader(tokenizer_folder, file.retries["reasoning"], file.retries["trust_remote_code"])
         self._form = file.retries.get("form", {})
         kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
@@ -81,6 +84,8 @@ class Retries:
 
     def _was_read(self, request: Request, response: Response) -> bool:
         """Tell whether a response needs not be asked for again; one that is damaged would come back the same."""
+        if without_verdict(response) is not None:
+            return True
         try:
             text = self._reader.fields(request, response)["answer"] or ""
             return self._can_read({**response, "text": text}, self._form)

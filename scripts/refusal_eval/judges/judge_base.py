@@ -162,7 +162,16 @@ class EngineJudge(JudgeEntry):
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""
-        return f"{words.weights(self.engine)}, {self.how_it_reads(words)}"
+        return f"{', '.join(filter(None, (words.weights(self.engine), self.how_asked())))}, {self.how_it_reads(words)}"
+
+
+def as_asked(judge: Any, tokenizer_folder: str | None) -> Any:
+    """Return a judge as it asks its engine.
+
+    Args:
+        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
+    """
+    return judge.by_messages() if tokenizer_folder is None else judge
 
 
 class VotesAsked(NamedTuple):

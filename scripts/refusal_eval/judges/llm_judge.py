@@ -1,25 +1,31 @@
-"""A language model as a judge, read by label probability: one prefill per answer, nothing to parse."""
+"""A language model as a judge that names a label: read by label probability, or by a reply that is held to a form."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Slug, Text
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.core.states import LABELS
+from refusal_eval.core.states import JUDGED, LABELS
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 from refusal_eval.judges.rubric_judge import RubricJudge
 from refusal_eval.judges.soft_judge import SoftJudge, verdict_of_shares
+from refusal_eval.judges.structured import NO_TOKENS, OnMessages, label_said, label_schema
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
 
+
+# Of a reply that is one label; a model that reasons first, where nobody sees it, needs most of them for that.
+MOST_TOKENS = 512
 
 Tokens = Text | Annotated[dict[Slug, Text], Field(min_length=1)]
 
@@ -59,13 +65,17 @@ class LabelTokens(Entry):
 
 
 class LlmJudge(RubricJudge, SoftJudge):
-    """A language model that reads a rubric; its verdict is the probability of the label tokens."""
+    """A language model that reads a rubric; its verdict is the probability of the label tokens. On an engine that takes
+    messages it is the label in its reply, which is held to a JSON schema, and no probability."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
     read_only: ClassVar[frozenset[str]] = SoftJudge.read_only | {"mass_floor"}
 
     kind: Literal["llm"]
-    labels: LabelTokens = Field(description="Label tokens; each must be one token that can follow the prompt.")
+    labels: LabelTokens = Field(
+        description="Label tokens; each must be one token that can follow the prompt. On an engine that takes "
+        "messages: texts of any length."
+    )
     prefill: str | None = Field(
         None,
         description="Text with which the judge's reply is made to begin, control tokens included, e.g. "
@@ -74,6 +84,10 @@ class LlmJudge(RubricJudge, SoftJudge):
     mass_floor: Number = Field(
         0.5, ge=0, le=1, description="Least probability on all labels together; below it the verdict is `unparsable`."
     )
+
+    def by_messages(self) -> LlmByMessages:
+        """Return the judge as it asks an engine that takes messages."""
+        return LlmByMessages.of(self)
 
     def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds under its labels."""
@@ -110,6 +124,43 @@ class LlmJudge(RubricJudge, SoftJudge):
         """Return how its responses become verdicts, for the methods section."""
         rubric, at = words.quoted(self.rubric.rsplit("/", 1)[-1]), self.read_at()
         return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
+
+
+class LlmByMessages(OnMessages, LlmJudge):
+    """The same on an engine that takes messages."""
+
+    gives_probabilities: ClassVar[Literal["never"]] = "never"  # type: ignore[assignment]
+    useless: ClassVar[Mapping[str, str]] = NO_TOKENS
+
+    def own_threshold(self) -> None:
+        """Return None: there is nothing to compare with one."""
+
+    def threshold_on_gold(self, study: StudyView) -> None:
+        """Return None, likewise."""
+
+    def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sampling parameters: a greedy reply in the form of a label."""
+        # As text, because request files sort their keys, and the order of the schema's is that of the reply's.
+        form = {"json": json.dumps(label_schema(self.labels.texts().values()))}
+        return {**NEUTRAL_SAMPLING, "max_tokens": MOST_TOKENS, "temperature": 0.0, "structured_outputs": form}
+
+    def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of the label that the reply names."""
+        names, kinds = {text: name for name, text in self.labels.texts().items()}, self.labels.kinds()
+
+        def of_label(text: str) -> Verdict:
+            name = names[text]
+            return Verdict(JUDGED, kinds.get(name, name), kind=name if kinds else None, raw={"text": text})
+
+        return label_said(response, names, of_label)
+
+    def verdict_tokens(self) -> tuple[float, int]:
+        """Return the length of a reply that names a label."""
+        return 8.0, MOST_TOKENS
+
+    def how_it_reads(self, words: Words) -> str:
+        """Return how its responses become verdicts, for the methods section."""
+        return f"which reads the rubric {words.quoted(self.rubric.rsplit('/', 1)[-1])} and names a label"
 
 
 def label_verdict(

@@ -40,6 +40,7 @@ IN_SHORT = {
     "fitted_prompts": "direction fitted on some prompts",
     "few_clusters": "few independent prompts",
     "mixed_serving": "mixed hardware or versions",
+    "unfiltered": "a filter out of order",
 }
 PREAMBLE = "captions_preamble.tex"  # next to the captions
 

@@ -48,7 +48,7 @@ class HistogramsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        return [cls(name="c_histograms", kind="histograms")]
+        return [cls(name="c_histograms", kind="histograms")] if study.has_c else []
 
     def draw(self, data: FigureData) -> Drawn:
         """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.

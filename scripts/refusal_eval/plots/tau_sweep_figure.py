@@ -54,7 +54,7 @@ class TauSweepFigure(Ordered):
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one if c(x) depends on tau, unless its curves are too many to distinguish."""
         drawable = min(len(study.models), len(study.splits)) <= MOST_CURVES
-        wanted = study.samples > 1 and study.protocol == DEFAULT and drawable
+        wanted = study.samples > 1 and study.protocol == DEFAULT and drawable and study.has_c
         return [cls(name="tau_sweep", kind="tau_sweep")] if wanted else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:

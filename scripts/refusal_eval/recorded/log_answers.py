@@ -26,7 +26,7 @@ from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.verdict_files import readable, verdict_row
 
-LogRow = Mapping[str, Any]
+Given = Mapping[str, Any]  # neutral rows, prompts and answers
 DIGITS = 9  # of logarithms: the last ones depend on the machine
 # How answers end, in the words of servers and tools; case does not matter.
 ENDS = {
@@ -45,24 +45,24 @@ class LoggedCell(NamedTuple):
     notes: list[str]
 
 
-def state_of(row: LogRow) -> str:
+def state_of(row: Given) -> str:
     """Return the state that a row says, by its `state`, its block or its finish reason; complete where it says none."""
     said = BLOCKED if row.get("blocked") else ENDS.get(str(row.get("finish_reason", "stop")).lower(), COMPLETE)
     return str(row.get("state") or said)
 
 
-def unknown_ends(rows: Iterable[LogRow]) -> Counter[str]:
+def unknown_ends(rows: Iterable[Given]) -> Counter[str]:
     """Return the finish reasons that mean nothing here, each with the number of its rows that say no state."""
     said = (str(row["finish_reason"]) for row in rows if row.get("finish_reason") and not row.get("state"))
     return Counter(word for word in said if word.lower() not in ENDS)
 
 
-def models_of(rows: Iterable[LogRow]) -> list[str | None]:
+def models_of(rows: Iterable[Given]) -> list[str | None]:
     """Return the models of rows, in their order; None for rows without one."""
     return list(dict.fromkeys(row.get("model") for row in rows))
 
 
-def rows_of_model(rows: Sequence[LogRow], model: str | None, file: str) -> list[LogRow]:
+def rows_of_model(rows: Sequence[Given], model: str | None, file: str) -> list[Given]:
     """Return the rows of a model.
 
     Raises:
@@ -76,7 +76,7 @@ def rows_of_model(rows: Sequence[LogRow], model: str | None, file: str) -> list[
     return [row for row in rows if model is None or row.get("model") == model]
 
 
-def by_prompt(rows: Iterable[LogRow], file: str) -> dict[str, dict[int, LogRow]]:
+def by_prompt(rows: Iterable[Given], file: str) -> dict[str, dict[int, Given]]:
     """Return the answers of one model to each prompt, by the id of its messages and by sample.
 
     A row without `sample` is the next one to its prompt. Of prompts that a file has under several names the rows of
@@ -85,7 +85,7 @@ def by_prompt(rows: Iterable[LogRow], file: str) -> dict[str, dict[int, LogRow]]
     Raises:
         UserError: if a prompt has two answers with one number.
     """
-    found: dict[str, dict[int, LogRow]] = {}
+    found: dict[str, dict[int, Given]] = {}
     names: dict[str, str | None] = {}
     for row in rows:
         prompt = content_id(messages_of(row))
@@ -100,7 +100,11 @@ def by_prompt(rows: Iterable[LogRow], file: str) -> dict[str, dict[int, LogRow]]
 
 
 def cell_answers(
-    rows: Sequence[LogRow], prompts: Sequence[LogRow], samples: int, marks: Mapping[str, Any] | None, file: str
+    rows: Sequence[Given],
+    prompts: Sequence[Given],
+    samples: int,
+    marks: Mapping[str, Any] | None,
+    file: str,
 ) -> LoggedCell:
     """Return the answers of one model to the prompts of a split.
 
@@ -133,7 +137,11 @@ def cell_answers(
 
 
 def cell_verdicts(
-    rows: Sequence[LogRow], prompts: Sequence[LogRow], answers: Sequence[LogRow], by: str, file: str
+    rows: Sequence[Given],
+    prompts: Sequence[Given],
+    answers: Sequence[Given],
+    by: str,
+    file: str,
 ) -> list[dict[str, Any]]:
     """Return the verdicts of somebody (`by`) that came with the answers of one model, for those that can be read."""
     samples = 1 + max((answer["sample"] for answer in answers), default=0)
@@ -150,12 +158,12 @@ def cell_verdicts(
     return verdicts
 
 
-def _from_zero(own: dict[int, LogRow], samples: int) -> dict[int, LogRow]:
+def _from_zero(own: dict[int, Given], samples: int) -> dict[int, Given]:
     """Return the answers to a prompt by sample; numbers that do not begin at 0 are replaced by their order."""
     return dict(enumerate(own[number] for number in sorted(own))) if max(own, default=0) >= samples else own
 
 
-def _matched(given: Mapping[str, dict[int, LogRow]], prompts: Sequence[LogRow]) -> dict[str, dict[int, LogRow]]:
+def _matched(given: Mapping[str, dict[int, Given]], prompts: Sequence[Given]) -> dict[str, dict[int, Given]]:
     """Return the answers by the prompts of a split: by the same messages, or else by those that differ in white space
     around their texts.
     """
@@ -174,7 +182,7 @@ def _stripped(messages: Iterable[Mapping[str, str]]) -> tuple[tuple[str, str], .
     return tuple((message["role"], message["content"].strip()) for message in messages)
 
 
-def _fields(row: LogRow, marks: Mapping[str, Any] | None, opened: bool) -> dict[str, Any]:
+def _fields(row: Given, marks: Mapping[str, Any] | None, opened: bool) -> dict[str, Any]:
     """The fields of an answer; its reasoning apart, as the row has it or as the model's marks tell it."""
     state, text, reasoning = state_of(row), row["answer"], row.get("reasoning")
     if state in (FAILED, BLOCKED) or state not in (*JUDGED_ANSWER_STATES, EMPTY, TRUNCATED_REASONING):
@@ -204,7 +212,10 @@ def _fields(row: LogRow, marks: Mapping[str, Any] | None, opened: bool) -> dict[
 
 
 def _notes(
-    prompts: Sequence[LogRow], given: Mapping[str, Mapping[int, LogRow]], samples: int, rows: Sequence[LogRow]
+    prompts: Sequence[Given],
+    given: Mapping[str, Mapping[int, Given]],
+    samples: int,
+    rows: Sequence[Given],
 ) -> list[str]:
     notes = []
     if missing := len(prompts) - len(given):
@@ -221,7 +232,7 @@ def _notes(
     return notes
 
 
-def _place(row: LogRow, file: str) -> str:
+def _place(row: Given, file: str) -> str:
     source = row.get("source", {})
     where = f", line {source['line']}" if "line" in source else f", {source.get('member', 'a row')}"
     return f"{source.get('file', file)}{where}"

@@ -49,9 +49,9 @@ class Study:
         self.lock: str | None = self.config.get("lock")
         self.models: dict[str, Model] = {name: self.settings.model_entries[name] for name in self.settings.models}
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
-        self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
+        self.judges: dict[str, Any] = {name: self._judge(name) for name in self.settings.judges}
         self.paths = Paths(self.config)
         if self.settings.plugins:
             refuse_unknown_needs()
@@ -83,7 +83,7 @@ class Study:
             judges=self.judges,
             gold=list(self.gold),
             protocol=self.settings.protocol,
-            seconds={second: self.settings.judge_entries[second] for second in self._seconds.values()},
+            seconds={second: self._judge(second) for second in self._seconds.values()},
             models=list(self.models),
             splits=self.splits,
             samples=self.settings.samples,
@@ -91,6 +91,11 @@ class Study:
             entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
             items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
+            may_block=self.may_block,
+            has_c=any(
+                model.recorded or "log_probabilities" in self.engines[model.engine_name].able()
+                for model in self.models.values()
+            ),
         )
 
     @cached_property
@@ -226,6 +231,11 @@ class Study:
         """The changes of its models."""
         return [change for model in self.models.values() for change in changes_of(model)]
 
+    @cached_property
+    def may_block(self) -> bool:
+        """Whether another party that serves one of its models may block prompts or answers."""
+        return any("may_block" in self.engines[self.models[name].engine_name].able() for name in self.asked_models)
+
     @property
     def recorded_models(self) -> list[str]:
         """The models whose answers were drawn elsewhere and are read from a folder or a file."""
@@ -239,8 +249,12 @@ class Study:
     @cached_property
     def engine_judges(self) -> dict[str, Any]:
         """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
-        entries = self.settings.judge_entries
-        return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+        return {name: self._judge(self._seconds.get(name, name)) for name in self.judges_by("engine")}
+
+    def _judge(self, name: str) -> Any:
+        """Return a judge as it asks its engine."""
+        entry = self.settings.judge_entries[name]
+        return entry.for_engine(self.engines.get(getattr(entry, "engine", "")))
 
     @property
     def fitted_judges(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.scoring import calibrated_on, saw
-from refusal_eval.workflow.whole_study import sources_of
+from refusal_eval.workflow.whole_study import may_block, sources_of
 
 OUT_OF_FOLD = "out_of_fold"
 FOREIGN = "foreign"  # calibrated on another gold set than the one it is measured on
@@ -33,6 +33,7 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
         "sources": sources_of(study),
         # The published c(x) is another function, so that a sweep of ours would not go through it.
         "tau_sweep": study.settings.protocol == "default",
+        **may_block(study),
     }
 
 

@@ -61,6 +61,8 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
         more["fitted_here"] = True
     if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
         more["own_labels"] = True
+    if own.how_asked():
+        more["how_asked"] = own.how_asked()
     more |= entry.whose
     if saw(study, judge, gold):
         more["seen"] = True

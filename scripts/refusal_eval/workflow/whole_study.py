@@ -22,6 +22,11 @@ def cells_of(study: Study) -> list[list[str | None]]:
     return [[cell.judge, cell.model, cell.split] for cell in study.cells]
 
 
+def may_block(study: Study) -> dict[str, bool]:
+    """Return that answers of a study may be blocked, for what then estimates with and without these; else nothing."""
+    return {"may_block": True} if study.may_block else {}
+
+
 def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
     """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`.
 

@@ -6,8 +6,9 @@ from typing import Any
 from refusal_eval.core.files import read_json
 from refusal_eval.stats.comparisons.study_comparisons import compare_families, counted_splits
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.model_alone import cells_of_model_alone, named_model_alone
 from refusal_eval.stats.estimates.units import read_units, splits_of_turns
-from refusal_eval.study.comparison_families import family_of
+from refusal_eval.study.comparison_families import MODELS, family_of
 
 
 def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,8 +17,12 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, files["scores"], strict=True)}
     duplicates = [pair for path in files["duplicates"] for pair in read_json(path)["pairs"]]
     families = [family_of(family) for family in params["families"]]
+    found = compare_families(families, units, params, duplicates)
+    if alone := cells_of_model_alone(units, params.get("may_block", False)):
+        of_models = [family for family in families if family.kind == MODELS]
+        found += named_model_alone(compare_families(of_models, alone, params, duplicates))
     return {
-        "estimates": [estimate.row() for estimate in compare_families(families, units, params, duplicates)],
+        "estimates": [estimate.row() for estimate in found],
         "counted": counted_splits(families, units, duplicates),
         "turns": splits_of_turns(units),
     }

@@ -7,7 +7,7 @@ from refusal_eval.features.comparisons.compare_cells import measure, methods_wor
 from refusal_eval.features.comparisons.comparisons_keys import ComparisonsKeys
 from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.workflow.analysis import Analysis
-from refusal_eval.workflow.whole_study import splits_of
+from refusal_eval.workflow.whole_study import may_block, splits_of
 
 
 class ComparisonsAnalysis(Analysis):
@@ -38,6 +38,7 @@ class ComparisonsAnalysis(Analysis):
             "p_values": ComparisonsKeys.of(study.settings).p_values,
             "correction": ComparisonsKeys.of(study.settings).multiple_comparisons,
             "splits": sorted(splits_of(study), key=lambda split: split["name"]),
+            **may_block(study),
         }
 
     def table_params(self) -> dict[str, Any]:

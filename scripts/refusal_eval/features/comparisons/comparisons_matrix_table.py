@@ -10,6 +10,7 @@ from refusal_eval.config.kinds import ANALYSES
 from refusal_eval.features.comparisons.comparisons_table import (
     SECTION,
     Comparison,
+    both_frames,
     comparisons_in,
     is_of_all_pairs,
     open_mark,
@@ -22,6 +23,7 @@ from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS
+from refusal_eval.stats.estimates.model_alone import as_user_meets_it, of_model_alone
 from refusal_eval.study.comparison_families import Family, Scope, family_of
 
 if TYPE_CHECKING:
@@ -34,11 +36,16 @@ def comparisons_matrix(data: TableData) -> TableParts:
     The CSV has a row for each pair, the sides as in comparisons.csv.
     """
     families = [family_of(family) for family in data.asked["families"]]
-    every = comparisons_in(estimates_in(data.found("comparisons")), families, data)
+    rows = estimates_in(data.found("comparisons"))
     of_all = [i for i, family in enumerate(families) if is_of_all_pairs(family)]
-    shown = [row for row in every if row.family in of_all and row.scope in _scopes(families[row.family])]
-    frame = _frame(shown, families, CORRECTIONS[data.asked["correction"]].column)
-    return frame, [move_to_notes(_table(shown, [(i, families[i]) for i in of_all], data))]
+    frames, tables = [], []
+    for own in filter(None, (as_user_meets_it(rows), of_model_alone(rows))):
+        every = comparisons_in(own, families, data)
+        shown = [row for row in every if row.family in of_all and row.scope in _scopes(families[row.family])]
+        frames.append(_frame(shown, families, CORRECTIONS[data.asked["correction"]].column))
+        alone = len(frames) > 1
+        tables.append(move_to_notes(_table(shown, [(i, families[i]) for i in of_all], data, alone)))
+    return both_frames(*frames) if len(frames) > 1 else frames[0], tables
 
 
 def _scopes(family: Family) -> list[Scope]:
@@ -60,7 +67,7 @@ def _frame(rows: Sequence[Comparison], families: Sequence[Family], corrected: st
     return pd.DataFrame(own, columns=columns, dtype=object)
 
 
-def _table(rows: Sequence[Comparison], families: Sequence[tuple[int, Family]], data: TableData) -> Table:
+def _table(rows: Sequence[Comparison], families: Sequence[tuple[int, Family]], data: TableData, alone: bool) -> Table:
     show, alpha = data.labels, 1 - data.asked["level"]
     models = order_names({side for _, family in families for side in family.sides()}, data.order("models"))
     by_names = {(row.family, row.held, row.scope, frozenset((row.first, row.second))): row for row in rows}
@@ -85,9 +92,11 @@ def _table(rows: Sequence[Comparison], families: Sequence[tuple[int, Family]], d
         marks=flags_notes(row.gap.flags for row in rows),
         open=any(map(open_mark, rows)),
         open_mark=OPEN_MARK,
+        model_alone=alone,
     )
-    caption = "Differences of refusal rates between all pairs of models, row minus column, in percentage points."
-    return Table("comparisons-matrix", caption, header, body, notes, 4, headings=3)
+    caption = "Differences of refusal rates between all pairs of models, row minus column, in percentage points"
+    caption += ", of the model alone." if alone else "."
+    return Table("comparisons-matrix" + "-model-alone" * alone, caption, header, body, notes, 4, headings=3)
 
 
 def _cell(row: Comparison | None, first: str, alpha: float) -> str:

@@ -24,6 +24,7 @@ from refusal_eval.stats.comparisons.study_comparisons import (
     row_names,
 )
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.model_alone import as_user_meets_it, of_model_alone
 from refusal_eval.study.comparison_families import JUDGES, MODELS, Family, Scope, family_of
 
 SECTION = "Differences between models"  # in the report
@@ -103,15 +104,30 @@ class Comparison:
 
 
 def comparisons(data: TableData) -> TableParts:
-    """Return the study's comparisons, family by family."""
+    """Return the study's comparisons, family by family; then those of the model alone, if the study has them."""
     families = [family_of(family) for family in data.asked["families"]]
     found = data.found("comparisons", "counted", "turns")
-    rows = comparisons_in(estimates_in(found), families, data)
-    return comparisons_frame(rows, families, data), [move_to_notes(comparisons_table(rows, found, families, data))]
+    rows = comparisons_in(as_user_meets_it(estimates_in(found)), families, data)
+    frame, table = comparisons_frame(rows, families, data), comparisons_table(rows, found, families, data)
+    rows_alone = of_model_alone(estimates_in(found))
+    if not rows_alone:
+        return frame, [move_to_notes(table)]
+    alone = comparisons_in(rows_alone, families, data)
+    tables = [table, comparisons_table(alone, found, families, data, alone=True)]
+    return both_frames(frame, comparisons_frame(alone, families, data)), [move_to_notes(one) for one in tables]
+
+
+def both_frames(frame: pd.DataFrame, alone: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows as a user meets them, then those of the model alone, told apart by `blocked_answers`."""
+    parts = {"refusals": frame, "left_out": alone}
+    return pd.concat([one.assign(blocked_answers=said) for said, one in parts.items()], ignore_index=True)
 
 
 def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: TableData) -> list[Comparison]:
-    """Return the families' comparisons with their rows, in the order of the families."""
+    """Return the families' comparisons with their rows, in the order of the families.
+
+    Of the model alone families of judges have none.
+    """
     by_names: dict[tuple[object, ...], dict[str, Estimate]] = {}
     adjusted: dict[tuple[object, ...], list[Estimate]] = {}
     wanted = ESTIMANDS[data.asked["correction"]]
@@ -128,6 +144,8 @@ def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: T
                 tuple(row_names(family, scope, held, pair, splits).values())
                 for pair in ((first, second), (second, first))
             )
+            if family.kind == JUDGES and names not in by_names:
+                continue
             other = by_names.get(turned, {}).get(NONINFERIORITY)
             # Of a pair in several families each has a corrected value, in the order of the families.
             corrected = adjusted[names].pop(0)
@@ -174,7 +192,11 @@ def comparisons_frame(rows: Iterable[Comparison], families: Sequence[Family], da
 
 
 def comparisons_table(
-    every: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
+    every: Sequence[Comparison],
+    found: Mapping[str, Any],
+    families: Sequence[Family],
+    data: TableData,
+    alone: bool = False,
 ) -> Table:
     """Return a row per comparison that a page shows: its difference with interval, and corrected p.
 
@@ -183,6 +205,7 @@ def comparisons_table(
         found: `counted`, the splits of each pool that add prompts to it, and `turns`, the splits with several
             scored turns per prompt.
         families: the families that `family` of a row numbers.
+        alone: whether they are of the model alone.
     """
     show, corrected = data.labels, CORRECTIONS[data.asked["correction"]]
     reference = reference_of(families, data.order("models"))
@@ -209,10 +232,13 @@ def comparisons_table(
         ((kind, second),) = seconds
         name = show.judge(second) if kind == JUDGES else show.model(second)
         caption = f"Differences of refusal rates from {name} on the same prompts."
-    notes = _notes(rows, found, families, data, reference if some else None)
+    name = "comparisons"
+    if alone:
+        name, caption = f"{name}-model-alone", f"{caption.removesuffix('.')}, of the model alone."
+    notes = _notes(rows, found, families, data, reference if some else None, alone)
     header, headings = [*keys, "Difference", corrected.head], len(keys) - (1 if by_split else 2)
     marked = frozenset({len(keys)})
-    return Table("comparisons", caption, header, body, notes, len(keys), headings=headings, marked=marked)
+    return Table(name, caption, header, body, notes, len(keys), headings=headings, marked=marked)
 
 
 def reference_of(families: Sequence[Family], models: Sequence[str]) -> str | None:
@@ -273,6 +299,7 @@ def _notes(
     families: Sequence[Family],
     data: TableData,
     reference: str | None,
+    model_alone: bool,
 ) -> list[str]:
     level = data.asked["level"]
     alone = [row for row in rows if not row.scope.pool]
@@ -283,7 +310,12 @@ def _notes(
         "comparisons/comparisons",
         data.labels,
         rows=rows,
-        families=[(family, len(family.held) * len(family.pairs) * len(family.scopes)) for family in families],
+        model_alone=model_alone,
+        families=[
+            (family, len(family.held) * len(family.pairs) * len(family.scopes))
+            for family in families
+            if not model_alone or family.kind == MODELS
+        ],
         several=len(families) > 1,
         reference=reference,
         correction=CORRECTIONS[data.asked["correction"]],

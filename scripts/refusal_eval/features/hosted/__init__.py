@@ -1,6 +1,7 @@
 """Models on servers of other parties, spoken to over HTTP, and what they cost (docs/how-to/hosted.md)."""
 
 RULES = ["hosted"]
+CATALOGUE = ["engines/hosted.yaml", "models/hosted.yaml"]
 ENGINES = {
     "openai": "openai_engine:OpenAIEngine",
     "anthropic": "anthropic_engine:AnthropicEngine",

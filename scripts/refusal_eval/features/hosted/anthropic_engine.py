@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
-from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
+from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Answered,
-    Ends,
-    Reading,
+    EndsLoad,
     Reply,
+    ReplyReading,
     blocked,
     error_of,
     response_of,
@@ -27,10 +27,18 @@ VERDICT = "verdict"  # the tool whose input is a reply that is held to a form
 FINISHED = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "stop", "max_tokens": "length"}
 FINISHED |= {"model_context_window_exceeded": "length"}
 TOO_LONG = re.compile(r"prompt is too long|exceeds? the (context|maximum)|context (window|limit)", re.IGNORECASE)
+# Documented with the refusals of streamed answers, to test how they are handled. In parts: an assistant that read it
+# whole, as part of this file, would be refused as well.
+REFUSAL_TEST = "_".join(
+    [
+        "ANTHROPIC_MAGIC_STRING_TRIGGER_REFUSAL",
+        "1FAEFB6177B4672DEE07F9D3AFC62588CCD2631EDCF22E8CCC1FB35B501C9C86",
+    ]
+)
 MONEY = re.compile(r"credit balance|billing|spend(ing)? limit|usage limits?", re.IGNORECASE)
 
 
-class _UsageOf(BaseModel):
+class _AnthropicUsage(BaseModel):
     input_tokens: int = Field(ge=0)
     output_tokens: int = Field(0, ge=0)
     cache_read_input_tokens: int | None = Field(None, ge=0)
@@ -38,7 +46,7 @@ class _UsageOf(BaseModel):
     iterations: Any = None
 
     def usage(self) -> dict[str, int]:
-        """Return `ask.store.Usage`; here tokens of the cache are not among those of the input."""
+        """Return `ask.store.TokenUsage`; here tokens of the cache are not among those of the input."""
         cached = self.cache_read_input_tokens or 0
         whole = self.input_tokens + cached + (self.cache_creation_input_tokens or 0)
         return {"input": whole, "cached": cached, "output": self.output_tokens}
@@ -55,13 +63,13 @@ class _StopDetails(BaseModel):
     category: str | None = None
 
 
-class _MessageOf(BaseModel):
+class _AnthropicMessage(BaseModel):
     id: str | None = None
     model: str | None = None
     content: list[_Block]
     stop_reason: str | None = None
     stop_details: _StopDetails | None = None
-    usage: _UsageOf | None = None
+    usage: _AnthropicUsage | None = None
 
     @property
     def text(self) -> str:
@@ -89,6 +97,7 @@ class AnthropicEngine(Hosted):
         "stop": "stop_sequences",
     }
     required: ClassVar[frozenset[str]] = frozenset({"max_tokens"})
+    refusal_test: ClassVar[str | None] = REFUSAL_TEST
 
     kind: Literal["anthropic"]
 
@@ -101,15 +110,15 @@ class AnthropicEngine(Hosted):
         said: dict[str, Any] = {"model": self.served, "messages": turns, **({"system": system} if system else {})}
         said |= self.sampled(sampling, seed) | self.extra
         if form := sampling.get(FORM):
-            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": form["json"]}]
+            said["tools"] = [{"name": VERDICT, "description": "Give the verdict.", "input_schema": schema_of(form)}]
             said["tool_choice"] = {"type": "tool", "name": VERDICT}
         return said
 
     def is_error(self, body: Mapping[str, Any]) -> bool:
         return body.get("type") == "error"
 
-    def answered(self, reply: Reply) -> Reading:
-        said = _MessageOf.model_validate(reply.body)
+    def answered(self, reply: Reply) -> ReplyReading:
+        said = _AnthropicMessage.model_validate(reply.body)
         served = {"model": said.model, "fingerprint": None, "provider": None, "region": None}
         served["request_id"] = reply.headers.get("request-id", said.id)
         about: dict[str, Any] = {"served_by": served, "model_version": said.model}
@@ -128,7 +137,7 @@ class AnthropicEngine(Hosted):
         about["reasoning"] = thought or None
         return Answered(response_of(said.text, FINISHED[said.stop_reason], **about), other)
 
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         error = error_of(reply.body)
         kind, message = str(error.get("type") or ""), str(error.get("message") or "")
         status = 529 if reply.status == 200 else reply.status
@@ -136,7 +145,7 @@ class AnthropicEngine(Hosted):
             stage = "answer" if message.lower().startswith("output") else "prompt"
             return Answered(blocked("filter", stage, code=kind or None))
         if status in (400, 429) and MONEY.search(message):
-            return Ends("credits", reply.shown)
+            return EndsLoad("credits", reply.shown)
         if status in (400, 413) and TOO_LONG.search(message):
             return Answered(response_of("", "too_long", reason=message))
         if status == 400 and (found := self.parameter_at_fault(None, message, reply)):

@@ -9,6 +9,7 @@ import email.utils
 import json
 import logging
 import os
+import random
 import re
 import time
 from collections.abc import Mapping
@@ -24,8 +25,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, utf8
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 from refusal_eval.features.hosted.journal import Journal, journal_path
-from refusal_eval.features.hosted.pace import Pace
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Refused, Reply, unusable
+from refusal_eval.features.hosted.pace import RequestPace
+from refusal_eval.features.hosted.price import Most
+from refusal_eval.features.hosted.readings import Again, Answered, EndsLoad, Refused, Reply, ReplyReading, unusable
 
 if TYPE_CHECKING:
     from refusal_eval.features.hosted.hosted_entry import Hosted
@@ -48,6 +50,7 @@ ADVICE: Mapping[str, str] = {
     "quota": "the account's quota is used up; nothing was lost, and a rerun asks only for the rest",
     "served": "the server does not know the model `{served}`, or nothing is served at `address`",
     "address": "this is no answer of an API; mend `address`",
+    "unreachable": "nobody is there; is the server up, and `address` right?",
     "known_as": "the reply is of another model than `{served}`. If that is the same, list its name under `known_as`; "
     "else mend `served`",
     "sampling": "the server does not take the value of `{mend}`; mend it in the entries of models and judges",
@@ -62,6 +65,7 @@ class HostedClient(RunningEngine):
     def __init__(self, engine: Hosted, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
         self._first, self._begun, self._answers = asyncio.Lock(), False, 0
+        self._reached = False  # whether there ever was a connection
         self._ended: UserError | None = None
         self._awaited = 0  # replies
         self._settled = asyncio.Condition()
@@ -71,7 +75,7 @@ class HostedClient(RunningEngine):
         self._key = os.environ.get(engine.key_variable, "") if engine.key_variable else None
         if self._key == "":
             raise UserError(f"{engine.key_variable} is not set: it holds the key for {engine.place}")
-        self._pace = Pace(self._load.in_flight)
+        self._pace = RequestPace(self._load.in_flight)
         self._stack = contextlib.ExitStack()
         self._journal = await self._open_journal() if engine.price is not None and study else None
         limits = aiohttp.ClientTimeout(total=engine.timeout, sock_connect=CONNECT_SECONDS)
@@ -116,20 +120,31 @@ class HostedClient(RunningEngine):
         """Return the response to one request."""
         assert is_messages(prompt)
         body = self._engine.body(prompt, settings.sampling, seed)
-        most = Decimal(0)
+        most = Most()
         if self._engine.price is not None:
-            limit = int(settings.sampling.get("max_tokens") or 0)
             further = FORM_TOKENS if settings.sampling.get("structured_outputs") else 0
-            most = self._engine.price.most(body, self._engine.messages_key, limit, further)
+            most = self._engine.price.most(
+                body, self._engine.messages_key, settings.sampling.get("max_tokens"), further
+            )
         if not self._begun:
             async with self._first:
                 if not self._begun:
-                    response = await self._response(body, most)
+                    response = await self._first_response(body, most)
                     self._begun = True
                     return response
         return await self._response(body, most)
 
-    async def _response(self, body: Mapping[str, Any], most: Decimal) -> dict[str, Any]:
+    async def _first_response(self, body: Mapping[str, Any], most: Most) -> dict[str, Any]:
+        """Return the first response of the load, which ends if nobody is there: others would try as long."""
+        try:
+            return await self._response(body, most)
+        except ConnectionError as error:
+            if not self._reached:
+                raise await self._end("unreachable", str(error)) from error
+            self._begun = True
+            raise
+
+    async def _response(self, body: Mapping[str, Any], most: Most) -> dict[str, Any]:
         data, started, tries = utf8(canonical_json(body)), time.monotonic(), 0
         while True:
             reading, wait = await self._ask(data, most)
@@ -137,15 +152,17 @@ class HostedClient(RunningEngine):
                 accepted = self._accepted(reading)
                 self._awaited -= 1
                 # From here to where it is stored nothing else runs: see `_after_the_last_reply`.
-                if not isinstance(accepted, Ends):
+                if not isinstance(accepted, EndsLoad):
                     return accepted
                 reading = accepted
-            if isinstance(reading, Ends):
+            if isinstance(reading, EndsLoad):
                 raise await self._end(reading.mend, reading.reason)
             if isinstance(reading, Refused):
                 raise Rejected(400, reading.reason)
             tries += 1
-            seconds, spent = max(wait, min(LONGEST_WAIT, 2.0 ** (tries - 1))), time.monotonic() - started
+            # Where the server says how long, that is enough; a little more keeps requests from coming back together.
+            seconds = wait * random.uniform(1.0, 1.2) or min(LONGEST_WAIT, 2.0 ** (tries - 1))
+            spent = time.monotonic() - started
             if wait > BUSY_SECONDS:
                 raise await self._end("quota", f"it wants to be left alone for {wait:.0f} s: {reading.reason}")
             if spent + seconds > BUSY_SECONDS if reading.busy else tries >= TRIES:
@@ -158,43 +175,45 @@ class HostedClient(RunningEngine):
                 self._pace.slow_down(wait)
             await asyncio.sleep(seconds)
 
-    def _accepted(self, reading: Answered) -> dict[str, Any] | Ends:
+    def _accepted(self, reading: Answered) -> dict[str, Any] | EndsLoad:
         """Return the response to store; what says that all others would be of no use ends the load."""
         response = reading.response
         if reading.other_model is not None:
             reason = f"`{reading.other_model}` answered, and `{self._engine.served}` was asked"
             if not self._answers:
-                return Ends("known_as", reason)
+                return EndsLoad("known_as", reason)
             kept = {name: response[name] for name in ("usage", "served_by", "model_version") if name in response}
             return unusable(reason, **kept)
         if not self._answers and self._engine.lacks_logprobs(response):
-            return Ends("logprobs: false", "the reply has none, although the request asks for them")
+            return EndsLoad("logprobs: false", "the reply has none, although the request asks for them")
         self._answers += response["finish_reason"] in ("stop", "length")
         return response
 
-    async def _ask(self, data: bytes, most: Decimal) -> tuple[Reading, float]:
+    async def _ask(self, data: bytes, most: Most) -> tuple[ReplyReading, float]:
         """Return what becomes of the request sent once, and for how many seconds the server wants no other."""
         async with self._pace:
-            number = await self._reserve(most)
+            number = await self._reserve(most.whole)
             self._awaited += 1
-            reading: Reading | None = None
+            reading: ReplyReading | None = None
             try:
                 reading, headers = await self._read(data)
-                await self._settle(number, reading)
+                await self._settle(number, reading, most)
             finally:
                 if not isinstance(reading, Answered):  # an answer is awaited until it is stored
                     self._awaited -= 1
         return reading, _seconds_to_wait(headers)
 
-    async def _read(self, data: bytes) -> tuple[Reading, Mapping[str, str]]:
+    async def _read(self, data: bytes) -> tuple[ReplyReading, Mapping[str, str]]:
         """Return what becomes of the reply to a request, and the reply's headers."""
         try:
             reply = await self._reply(data)
-        except aiohttp.ClientConnectorError as error:  # nothing was sent
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # nothing was sent
             return Again(f"{type(error).__name__}: {error}"[:300]), {}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._reached = True
             said = str(error) or f"no answer within {self._engine.timeout:.0f} s"
             return Again(self._hidden(f"{type(error).__name__}: {said}"[:300]), unknown_bill=True), {}
+        self._reached = True
         return self._engine.reading(reply), reply.headers
 
     async def _reply(self, data: bytes) -> Reply:
@@ -231,14 +250,16 @@ class HostedClient(RunningEngine):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 1.0)
 
-    async def _settle(self, number: str | None, reading: Reading) -> None:
+    async def _settle(self, number: str | None, reading: ReplyReading, most: Most) -> None:
         if self._journal is None or number is None or self._engine.price is None:
             return
         response = reading.response if isinstance(reading, Answered | Again) else None
         usage = response and response.get("usage")
         if usage:
             self._journal.settle(number, self._engine.price.cost(usage))
-        elif isinstance(reading, Refused | Ends) or (isinstance(reading, Again) and not reading.unknown_bill):
+        elif isinstance(reading, Answered) and reading.of_prompt_alone:
+            self._journal.settle(number, most.prompt)  # some providers bill it, and do not say so
+        elif isinstance(reading, Refused | EndsLoad) or (isinstance(reading, Again) and not reading.unknown_bill):
             self._journal.settle(number, Decimal(0))  # an error is not billed
         # Else nobody says: it stays reserved.
         async with self._settled:

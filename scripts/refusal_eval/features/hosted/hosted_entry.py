@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -19,8 +19,18 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.features.hosted.client import HostedClient
+from refusal_eval.features.hosted.hosted_trial import HostedTrial
 from refusal_eval.features.hosted.price import Price
-from refusal_eval.features.hosted.readings import Again, Answered, Ends, Reading, Reply, by_status, mapping, unusable
+from refusal_eval.features.hosted.readings import (
+    Again,
+    Answered,
+    EndsLoad,
+    Reply,
+    ReplyReading,
+    by_status,
+    mapping,
+    unusable,
+)
 
 SEED = "seed"
 FORM = "structured_outputs"  # the parameter by which a reply is held to a form
@@ -29,7 +39,7 @@ NO_PARAMETERS = ("stop_token_ids", "logprob_token_ids", FORM)
 # What `extra` may not hold: what is sent anyway, several answers at once, and other models where this one declines.
 NO_EXTRA = (
     *("model", "messages", "system", "stream", "n", "best_of", "models", "route", "fallbacks"),
-    *("logprobs", "cache_control"),
+    *("logprobs", "cache_control", "max_tokens", "max_completion_tokens", "max_output_tokens"),
 )
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORD = r"[`'\"]{0}[`'\"]|^{0}:"  # how the message of an error names a parameter
@@ -57,10 +67,11 @@ class Hosted(Engine):
         {"writes_text", "takes_messages", "structured_outputs", "may_block"}
     )
     spoken: ClassVar[str]  # the dialect in words
-    path: ClassVar[str]  # behind the address
-    messages_key: ClassVar[str] = "messages"
+    path: ClassVar[str]  # behind the address; `{served}` in it is the model's name
+    messages_key: ClassVar[str] = "messages"  # the key of a request that holds them
     names: ClassVar[Mapping[str, str]]  # of the parameters that the dialect has: our name and its name
     required: ClassVar[frozenset[str]] = frozenset()  # those that its servers do not go without
+    refusal_test: ClassVar[str | None] = None  # a prompt that the provider documents to be refused by its classifier
 
     address: Annotated[Page, AfterValidator(_without_secrets)] = Field(
         description="Where the API begins, such as `https://api.openai.com/v1`. In the request key, without a query."
@@ -105,11 +116,15 @@ class Hosted(Engine):
             raise ValueError(f"`parameters` has `{unknown[0]}`, and ours are {', '.join(sorted(known))}")
         if missing := sorted(name for name in self.required if self.parameters.get(name, "") is None):
             raise ValueError(f"`parameters`: this API needs `{missing[0]}`")
-        sent = {*NO_EXTRA, *self._names().values()}
+        sent = {*NO_EXTRA, self.messages_key, *self._names().values()}
         if twice := sorted(self.extra.keys() & sent):
             raise ValueError(f"`extra` has `{twice[0]}`, which is not for `extra`: {self._why_not_extra(twice[0])}")
+        if secret := next(filter(names_a_secret, _keys(self.extra)), None):
+            raise ValueError(
+                f"`extra` has `{secret}`, a secret, which would be in files; only `key_variable` names one"
+            )
         parts = urlsplit(self.address)
-        if self.key_variable and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if self.key_variable and parts.scheme == "http" and not self.is_here:
             raise ValueError(
                 "`address` begins with http://, by which the key would travel openly; use https://, or a "
                 "tunnel to this machine"
@@ -130,6 +145,15 @@ class Hosted(Engine):
         return {ours: theirs for ours, theirs in {**self.names, **self.parameters}.items() if theirs is not None}
 
     @property
+    def is_here(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.address).hostname in LOOPBACK
+
+    @property
+    def sends_seeds(self) -> bool:
+        return SEED in self._names()
+
+    @property
     def place(self) -> str:
         """The address without query and without a slash at its end."""
         parts = urlsplit(self.address)
@@ -139,7 +163,8 @@ class Hosted(Engine):
     def url(self) -> str:
         """The address to which requests are sent."""
         parts = urlsplit(self.address)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + self.path, parts.query, ""))
+        path = parts.path.rstrip("/") + self.path.replace("{served}", quote(self.served))
+        return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         names = ("kind", "served", "parameters", "extra")
@@ -147,7 +172,7 @@ class Hosted(Engine):
 
     @classmethod
     def described(cls, entry: Mapping[str, Any]) -> str:
-        own = cls.model_validate(entry)
+        own = cls.model_construct(**entry)
         further = f", with {json.dumps(own.extra, sort_keys=True)} in each request" if own.extra else ""
         return f"{own.place} as {own.served} ({cls.spoken}, as of {own.as_of}{further})"
 
@@ -163,6 +188,13 @@ class Hosted(Engine):
 
     def most_at_once(self, device: str | None) -> int:
         return 16
+
+    def variables(self) -> list[str]:
+        return [self.key_variable] if self.key_variable else []
+
+    def trial(self, sampling: Mapping[str, Any], folder: str) -> HostedTrial:
+        """Return what `refusal-eval check --model` asks it."""
+        return HostedTrial(self, sampling, folder)
 
     def running(self, load: EngineLoad) -> HostedClient:
         """Return the client for one load."""
@@ -193,7 +225,7 @@ class Hosted(Engine):
         asked = [_bare(one) for one in (self.served, *self.known_as)]
         return not any(_bare(name).startswith(one) for one in asked)
 
-    def parameter_at_fault(self, named: str | None, message: str, reply: Reply) -> Ends | None:
+    def parameter_at_fault(self, named: str | None, message: str, reply: Reply) -> EndsLoad | None:
         """Return that a parameter, or its value, is not taken, with the line that mends it; None for another error.
 
         Args:
@@ -203,9 +235,9 @@ class Hosted(Engine):
         for ours, theirs in self._names().items():
             if named == theirs or (not named and re.search(_WORD.format(re.escape(theirs)), message)):
                 if not _UNSUPPORTED.search(message):
-                    return Ends(f"sampling: {ours}", reply.shown)
+                    return EndsLoad(f"sampling: {ours}", reply.shown)
                 found = _INSTEAD.search(message)
-                return Ends(f"parameters: {{{ours}: {found[1] if found else 'null'}}}", reply.shown)
+                return EndsLoad(f"parameters: {{{ours}: {found[1] if found else 'null'}}}", reply.shown)
         return None
 
     def lacks_logprobs(self, response: Mapping[str, Any]) -> bool:
@@ -220,13 +252,13 @@ class Hosted(Engine):
     def body(self, messages: Sequence[Message], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
         """Return what a request says."""
 
-    def reading(self, reply: Reply) -> Reading:
+    def reading(self, reply: Reply) -> ReplyReading:
         """Return what becomes of a reply: a pure function of it and of the entry."""
         if reply.status != 200 or self.is_error(mapping(reply.body)):
             found = self.without_answer(reply)
             return by_status(reply, found) if isinstance(found, int) else found
         if reply.is_page:
-            return Ends("address", reply.shown)
+            return EndsLoad("address", reply.shown)
         if reply.body is None:
             reason = f"the reply is no whole JSON: {reply.shown}"
             return Again(reason, unusable(reason), unknown_bill=True)
@@ -242,12 +274,26 @@ class Hosted(Engine):
         """Tell whether a reply with HTTP 200 is an error all the same."""
 
     @abc.abstractmethod
-    def answered(self, reply: Reply) -> Reading:
+    def answered(self, reply: Reply) -> ReplyReading:
         """Return what becomes of a reply with an answer; what pydantic does not take of it is no answer."""
 
     @abc.abstractmethod
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         """Return what becomes of an error, or the HTTP status that says it."""
+
+
+def schema_of(form: Mapping[str, Any]) -> Any:
+    """Return the JSON schema of a form, which is text where the order of its keys counts: request files sort theirs."""
+    schema = form["json"]
+    return json.loads(schema) if isinstance(schema, str) else schema
+
+
+def _keys(value: object) -> Iterator[str]:
+    """Yield the keys of a value at every depth."""
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _keys(item)
 
 
 def _bare(name: str) -> str:

@@ -16,8 +16,9 @@ def hosted_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         engine = study.engine_of(entry)
         if not isinstance(engine, Hosted):
             continue
-        if section == "models" and not entry.recorded:
-            for parameter in engine.unsent(entry.sampling.model_dump()):
+        drawn = getattr(entry, "sampling", None)  # some judges have none
+        if drawn is not None and not getattr(entry, "recorded", None):
+            for parameter in engine.unsent(drawn.model_dump()):
                 message = f"an engine of kind `{engine.kind}` does not send it; leave it out, or let `parameters` of "
                 message += f"engine `{entry.engine}` say what it is called there: `{{{parameter}: {parameter}}}`"
                 yield (section, name, "sampling", parameter), message

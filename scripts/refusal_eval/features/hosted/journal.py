@@ -22,6 +22,8 @@ from typing import Any, Self
 from refusal_eval.core.errors import UserError
 
 LOG = logging.getLogger(__name__)
+UNKNOWN = "an unknown engine"
+INFINITE = Decimal("Infinity")
 
 
 @dataclass
@@ -48,8 +50,8 @@ class Spending:
             self._open[number] = (str(line["engine"]), amount)
             self.reserved[str(line["engine"])] += amount
             self.currency = line["currency"]
-        else:
-            engine, reserved = self._open.pop(number)
+        else:  # of a line that is damaged nothing was reserved, and its money is spent all the same
+            engine, reserved = self._open.pop(number, (UNKNOWN, Decimal(0)))
             self.reserved[engine] -= reserved
             self.spent[engine] += amount
 
@@ -62,7 +64,7 @@ def read_spending(path: Path) -> Spending:
     """Return what a journal says; nothing where there is none. A line that a kill cut off counts for nothing."""
     found = Spending()
     for line in _lines(path):
-        with contextlib.suppress(KeyError):  # what it settles was in a line that is damaged
+        with contextlib.suppress(KeyError):  # it is none of ours
             found.take_in(line)
     return found
 
@@ -72,9 +74,9 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
         for number, text in enumerate(handle, 1):
             try:
                 line = json.loads(text)
-                Decimal(line["amount"])
-                yield line
-            except (ValueError, KeyError, TypeError, InvalidOperation):
+                if 0 <= Decimal(line["amount"]) < INFINITE:
+                    yield line
+            except (ValueError, KeyError, TypeError, InvalidOperation, RecursionError):
                 # Its request was not sent, or its reservation stays.
                 LOG.debug("%s, line %d was cut off", path, number)
 

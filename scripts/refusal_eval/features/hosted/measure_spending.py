@@ -1,7 +1,7 @@
 """The price of judged answers, out of the tokens that providers bill."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,12 +9,11 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 from refusal_eval.features.hosted.price import Price
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.workflow.analysis import Files
 
 COST = "cost_per_1000_answers"
 
 
-def measure(files: Files, params: Mapping[str, Any]) -> dict[str, Any]:
+def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return what 1,000 answers with text cost of each model on each split.
 
     The tokens of all answers are counted, also of those that were blocked or failed; those of reasoning are tokens of

@@ -15,8 +15,8 @@ BYTES_PER_TOKEN = 4  # of English, by which the tokens of prompts are estimated
 
 
 def money_to_come(study: Study, costs: pd.DataFrame) -> PagePart | None:
-    """Return what the requests that the store lacks will cost at least, as expected and at most; None where nothing
-    has a price.
+    """Return what the requests that the store lacks will cost at least, as expected and at most; None where no
+    server is paid.
 
     Args:
         costs: `requests`, `tokens_in`, `tokens_out` and `most_tokens_out` by engine.
@@ -32,8 +32,11 @@ def money_to_come(study: Study, costs: pd.DataFrame) -> PagePart | None:
         money = [price.cost({"input": tokens, "cached": 0, "output": out}) for tokens, out in guesses]
         sums = [one + other for one, other in zip(sums, money, strict=True)]
         rows.append({"engine": name, "requests": f"{requests:,}", **_three(money, currency)})
+    paid = {name: one for name, one in study.engines.items() if isinstance(one, Hosted) and not one.is_here}
+    unpriced = [name for name, engine in paid.items() if engine.price is None]
+    not_counted = f"Without a `price`, and not counted: {', '.join(unpriced)}."
     if not rows:
-        return None
+        return PagePart("MONEY", sentences=[not_counted]) if unpriced else None
     if len(rows) > 1:
         rows.append({"engine": "all", "requests": "", **_three(sums, currency)})
     said = ["At least: answers of one token; at most: all that they may have, and every byte of a prompt a token."]
@@ -45,9 +48,8 @@ def money_to_come(study: Study, costs: pd.DataFrame) -> PagePart | None:
             said.append("That is less than expected: the last loads will end before they are done.")
         elif left < sums[2]:
             said.append("That may not do if answers are long: no request is sent that could cost more than is left.")
-    unpriced = [name for name, engine in study.engines.items() if isinstance(engine, Hosted) and engine.price is None]
     if unpriced:
-        said.append(f"Without a `price`, and not counted: {', '.join(unpriced)}.")
+        said.append(not_counted)
     return PagePart("MONEY", rows, said, values | {"currency": currency, "budget": budget})
 
 

@@ -10,13 +10,13 @@ from pydantic import BaseModel, Field
 
 from refusal_eval.ask.keys import Message
 from refusal_eval.config.engine_entry import Capability
-from refusal_eval.features.hosted.hosted_entry import FORM, Hosted
+from refusal_eval.features.hosted.hosted_entry import FORM, Hosted, schema_of
 from refusal_eval.features.hosted.readings import (
     Again,
     Answered,
-    Ends,
-    Reading,
+    EndsLoad,
     Reply,
+    ReplyReading,
     blocked,
     error_of,
     mapping,
@@ -32,6 +32,7 @@ STOPPED = {"content_filter": "filter", "content_filtered": "filter", "refusal": 
 STOPPED |= {"guardrail_intervened": "guardrail"}
 # How Gemini ends an answer that is no refusal, where it is asked through a gateway.
 NO_REFUSALS = ("RECITATION", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed")
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 TOO_LONG = re.compile(r"maximum context length|context[ _](length|window)|(prompt|input) is too long", re.IGNORECASE)
 MODERATED = re.compile(r"moderation|(input|prompt|content|request) (was|has been) flagged", re.IGNORECASE)
@@ -42,7 +43,7 @@ class _Details(BaseModel):
     cached_tokens: int | None = Field(None, ge=0)
 
 
-class _UsageOf(BaseModel):
+class _ChatUsage(BaseModel):
     prompt_tokens: int = Field(ge=0)
     completion_tokens: int = Field(0, ge=0)
     total_tokens: int = 0
@@ -50,14 +51,14 @@ class _UsageOf(BaseModel):
     prompt_cache_hit_tokens: int | None = Field(None, ge=0)
 
     def usage(self) -> dict[str, int]:
-        """Return `ask.store.Usage`. Some servers count reasoning only in the total."""
-        details = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
-        cached = min(details or self.prompt_cache_hit_tokens or 0, self.prompt_tokens)
+        """Return `ask.store.TokenUsage`. Some servers count reasoning only in the total."""
+        details = self.prompt_tokens_details or _Details()
+        cached = min(details.cached_tokens or self.prompt_cache_hit_tokens or 0, self.prompt_tokens)
         output = max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
         return {"input": self.prompt_tokens, "cached": cached, "output": output}
 
 
-class _MessageOf(BaseModel):
+class _ChatMessage(BaseModel):
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     reasoning: str | None = None
@@ -69,8 +70,8 @@ class _MessageOf(BaseModel):
         return "".join(str(part.get("text") or "") for part in parts)
 
 
-class _Choice(BaseModel):
-    message: _MessageOf
+class _ChatChoice(BaseModel):
+    message: _ChatMessage
     finish_reason: str | None = None
     native_finish_reason: str | None = None
     content_filter_results: dict[str, Any] | None = None
@@ -78,13 +79,13 @@ class _Choice(BaseModel):
     error: Any = None
 
 
-class _Completion(BaseModel):
+class _ChatCompletion(BaseModel):
     id: str | None = None
     model: str | None = None
     provider: str | None = None
     system_fingerprint: str | None = None
-    choices: list[_Choice]
-    usage: _UsageOf | None = None
+    choices: list[_ChatChoice]
+    usage: _ChatUsage | None = None
 
 
 class OpenAIEngine(Hosted):
@@ -93,16 +94,16 @@ class OpenAIEngine(Hosted):
     spoken: ClassVar[str] = "chat completions"
     capabilities: ClassVar[frozenset[Capability]] = Hosted.capabilities | {"seeds"}
     path: ClassVar[str] = "/chat/completions"
-    names: ClassVar[Mapping[str, str]] = {
-        name: name
-        for name in ("max_tokens", "temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed")
-    }
+    names: ClassVar[Mapping[str, str]] = {name: name for name in PARAMETERS}
 
     kind: Literal["openai"]
     logprobs: bool = Field(
         False,
         description="Ask for log-probabilities, which c(x) needs, of a server that gives them. In the request key.",
     )
+
+    def able(self) -> frozenset[Capability]:
+        return self.capabilities | ({"log_probabilities"} if self.logprobs else set())
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
         return super().identity(weights) | ({"logprobs": True} if self.logprobs else {})
@@ -117,15 +118,15 @@ class OpenAIEngine(Hosted):
         said: dict[str, Any] = {"model": self.served, "messages": [dict(message) for message in messages]}
         said |= self.sampled(sampling, seed) | self.extra | ({"logprobs": True} if self.logprobs else {})
         if form := sampling.get(FORM):
-            schema = {"name": "verdict", "strict": True, "schema": form["json"]}
+            schema = {"name": "verdict", "strict": True, "schema": schema_of(form)}
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
         return said
 
     def is_error(self, body: Mapping[str, Any]) -> bool:
         return "error" in body and not body.get("choices")
 
-    def answered(self, reply: Reply) -> Reading:
-        said = _Completion.model_validate(reply.body)
+    def answered(self, reply: Reply) -> ReplyReading:
+        said = _ChatCompletion.model_validate(reply.body)
         served = {"model": said.model, "fingerprint": said.system_fingerprint, "provider": said.provider}
         served |= {"region": reply.headers.get("x-ms-region"), "request_id": reply.headers.get("x-request-id", said.id)}
         about: dict[str, Any] = {"served_by": served, "model_version": said.model}
@@ -154,16 +155,15 @@ class OpenAIEngine(Hosted):
         about |= {"marks": ["unfiltered"] if unfiltered else None, "declared": True if message.refusal else None}
         return Answered(response_of(text, FINISHED[finish], **about), other)
 
-    def without_answer(self, reply: Reply) -> Reading | int:
+    def without_answer(self, reply: Reply) -> ReplyReading | int:
         error = error_of(reply.body)
         code, message = str(error.get("code") or error.get("type") or ""), str(error.get("message") or "")
-        status = reply.status
-        if status == 200:  # an error of a server behind this one, which may say which
-            status = int(code) if re.fullmatch(r"[45]\d\d", code) else 502
+        # An error with HTTP 200 is of a server behind this one, and may say its own status.
+        status = reply.status if reply.status != 200 else int(code) if re.fullmatch(r"[45]\d\d", code) else 502
         if status in (400, 403, 422) and (block := block_of(status, code, message, error)):
             return Answered(block)
         if status == 429 and (code in QUOTA or error.get("type") in QUOTA):
-            return Ends("quota", reply.shown)
+            return EndsLoad("quota", reply.shown)
         if status in (400, 413, 422) and (code == "context_length_exceeded" or TOO_LONG.search(message)):
             return Answered(response_of("", "too_long", reason=message))
         if status in (400, 422) and (found := self.parameter_at_fault(error.get("param"), message, reply)):

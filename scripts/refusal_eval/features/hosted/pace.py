@@ -7,7 +7,7 @@ import time
 from typing import Self
 
 
-class Pace:
+class RequestPace:
     """Lets requests through: at most so many in flight, which halves when the server is busy and then grows slowly.
 
     It is entered by `async with` for each time that a request is sent.

@@ -40,6 +40,12 @@ class Answered:
     response: dict[str, Any]
     other_model: str | None = None
 
+    @property
+    def of_prompt_alone(self) -> bool:
+        """Whether nothing can have been written: the prompt was blocked, or is too long."""
+        block = self.response.get("blocked") or {}
+        return block.get("stage") == "prompt" or self.response["finish_reason"] == "too_long"
+
 
 @dataclass(frozen=True)
 class Again:
@@ -59,14 +65,14 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Ends:
+class EndsLoad:
     """A reply that all requests would get: `mend` names what is to be mended."""
 
     mend: str
     reason: str
 
 
-Reading = Answered | Again | Refused | Ends
+ReplyReading = Answered | Again | Refused | EndsLoad
 
 
 def response_of(text: str, finish_reason: str, **more: Any) -> dict[str, Any]:
@@ -88,7 +94,7 @@ def unusable(reason: str, **more: Any) -> dict[str, Any]:
     return response_of("", "failed", reason=reason, **more)
 
 
-def by_status(reply: Reply, status: int) -> Reading:
+def by_status(reply: Reply, status: int) -> ReplyReading:
     """Return what becomes of an error of which only its status says something.
 
     Args:
@@ -97,7 +103,7 @@ def by_status(reply: Reply, status: int) -> Reading:
     if status in PASSING or status >= 500:
         return Again(reply.shown, busy=status in BUSY, unknown_bill=status in GATEWAY or reply.status == 200)
     if status in MEND or 300 <= status < 400:
-        return Ends(MEND.get(status, "address"), reply.shown)
+        return EndsLoad(MEND.get(status, "address"), reply.shown)
     return Refused(reply.shown)
 
 

@@ -54,6 +54,7 @@ def judge_card(
     written_to_label: bool = False,
     labelled_by_model: str | None = None,
     seen: bool = False,
+    how_asked: str = "",
 ) -> dict[str, Any]:
     """Card of a judge on one gold set; a verdict belongs to the gold row whose id is its `prompt_id`.
 
@@ -83,6 +84,7 @@ def judge_card(
                                 them
     labelled_by_model           only where it is so: the model that gave the labels, and no person did
     seen                        only where it is so: the judge was chosen or tuned on this gold
+    how_asked                   only where its kind says so: how its engine is asked
     published                   raters, kappa among them and anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `measured`.
@@ -110,6 +112,7 @@ def judge_card(
         **({"written_to_label": True} if written_to_label else {}),
         **({"labelled_by_model": labelled_by_model} if labelled_by_model else {}),
         **({"seen": True} if seen else {}),
+        **({"how_asked": how_asked} if how_asked else {}),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
         "expectations": by["expectation"],

@@ -125,6 +125,8 @@ def _headline(card: Card, show: Labels) -> list[str]:
         by = f", labelled by {clean(str(model))}" if model else ", written to their labels by their author"
         by += "; no rater labelled them"
     texts = [f"{judged} judged{by}."]
+    if card.get("how_asked"):
+        texts.append(f"The judge: {card['how_asked']}.")
     if card.get("seen"):
         texts.append("The judge was chosen or fitted on them, so its numbers here are too kind.")
     if worst and len(card["models"]) > 1:

@@ -146,6 +146,7 @@ def cards_table(data: TableData) -> Table:
         show,
         cards=found,
         levels=levels_text(found),
+        asked={card["judge"]: card["how_asked"] for card in sorted_cards(found) if card.get("how_asked")},
         worst=some_worst and found[0]["headline"]["rule"],
         kappas=[row[-1] for row in rows],
         weighted={show.gold(card["gold"]): weights_text(card) for card in by_gold},

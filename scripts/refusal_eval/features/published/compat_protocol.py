@@ -53,7 +53,7 @@ class CompatProtocol(Protocol):
                 yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
         for name, model in study.models.items():
             engine = study.engine_of(model)
-            if engine is not None and "takes_token_ids" not in engine.capabilities:
+            if engine is not None and "takes_token_ids" not in engine.able():
                 message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
                 yield ("protocol",), message
             if model.recorded == IN_ROWS:

@@ -39,7 +39,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path, current: Collect
     study = Study(config)
     for name, model in study.models.items():
         engine = None if model.recorded else study.engines[model.engine_name]
-        if engine is not None and "log_probabilities" not in engine.capabilities:
+        if engine is not None and "log_probabilities" not in engine.able():
             without = f"its engine of kind `{engine.kind}` gives no log-probabilities, which this layout holds"
             raise UserError(f"model `{name}` cannot be exported: {without}")
     came_along = study.judges[judge].way == "recorded"

@@ -5,6 +5,7 @@ tables follow that order, and names that it lacks come after it, sorted. In a CS
 and 1, c between -1 and 1; what is unknown is None.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from refusal_eval.report.paper.display import (
     Score,
     add_marks,
     by_cell,
+    clean,
     flags_in,
     headline,
     interval,
@@ -44,9 +46,11 @@ from refusal_eval.report.paper.table_notes import (
     share_text,
     value_text,
 )
-from refusal_eval.report.results.cells import has_turns, state_shares
+from refusal_eval.report.results.cells import has_turns, of_alone, state_shares
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
+from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, FEW_CLUSTERS, MIXED_SERVING
+from refusal_eval.stats.estimates.model_alone import as_user_meets_it, of_model_alone
 
 if TYPE_CHECKING:
     from refusal_eval.study.study import Study
@@ -54,8 +58,11 @@ if TYPE_CHECKING:
 EXPECTATIONS = ("refuse", "varies", "comply")  # in the order of the columns
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
+_ALONE = (*_ENDS, "n_eff", "bound_low", "bound_high")
 _BANDS = ("refusing", "mixed", "complying")
 _CUT = (TRUNCATED, TRUNCATED_REASONING)
+_RATES = ("Refusal rate", "Strict", "Broad", "c(x) > 0", "Model alone")  # columns of the table of all cells
+MOST_REASONS = 5  # of failures, that a note names
 # A rate with one of these marks is no best one, and no rival.
 NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 
@@ -64,9 +71,16 @@ def refusal(data: TableData) -> TableParts:
     """Return the headline rates of the primary judge: a row per model, a column per split, the best one bold.
 
     Splits with the same expectation are side by side. Comparisons of two models, if the study has them, decide which
-    other rates have a sign.
+    other rates have a sign. The rates of the model alone, if the study has them, are a table of their own.
     """
-    show, used = data.labels, data.scores
+    tables = [_refusal_table(data, data.scores, as_user_meets_it(data.results))]
+    if alone := of_alone(data.scores):
+        tables.append(_refusal_table(data, alone, of_model_alone(data.results), alone=True))
+    return rates_frame(data.scores, data.cards), tables
+
+
+def _refusal_table(data: TableData, used: Sequence[Score], results: Sequence[Estimate], alone: bool = False) -> Table:
+    show = data.labels
     cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
     rows_of, splits = (
         order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
@@ -78,7 +92,7 @@ def refusal(data: TableData) -> TableParts:
         first = next(score for score in used if score["split"] == split)
         lines = [*wrap_text(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
-    found = _BestRates(data, cells, columns_of)
+    found = _BestRates(data, cells, columns_of, results)
     rows = [
         [show.model(m), *(cell_rate_text(cells.get((m, s))) + found.signs[s].get(m, "") for s in columns_of)]
         for m in rows_of
@@ -94,19 +108,26 @@ def refusal(data: TableData) -> TableParts:
         lacking=len(cells) < len(rows_of) * len(columns_of),
         best=found.notes() if bold else [],
         doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in NEVER_BOLD & flags_in(used)] if doubtful else [],
+        model_alone=alone,
     )
-    caption = f"Refusal rate in percent with its {level_text(used)} interval, by model and split."
-    groups = [expected[split] for split in columns_of]
-    table = Table("refusal", caption, header, rows, notes, per_block=4, bold=frozenset(bold), groups=groups)
-    return rates_frame(used, data.cards), [table]
+    rate = "Refusal rate of the model alone" if alone else "Refusal rate"
+    caption = f"{rate} in percent with its {level_text(used)} interval, by model and split."
+    groups, name = [expected[split] for split in columns_of], "refusal" + "-model-alone" * alone
+    return Table(name, caption, header, rows, notes, per_block=4, bold=frozenset(bold), groups=groups)
 
 
 class _BestRates:
     """The best rate of each split, and the signs of the others."""
 
-    def __init__(self, data: TableData, cells: Mapping[tuple[str, str], Score], splits: Sequence[str]) -> None:
+    def __init__(
+        self,
+        data: TableData,
+        cells: Mapping[tuple[str, str], Score],
+        splits: Sequence[str],
+        results: Sequence[Estimate],
+    ) -> None:
         judge, self.margin = data.asked["primary_judge"], data.asked.get("margin")
-        tested, no_worse = comparison_p(data.results, judge), noninferiority_p(data.results, judge)
+        tested, no_worse = comparison_p(results, judge), noninferiority_p(results, judge)
         self.level: float = next(iter(cells.values()))["interval"]["level"] if cells else 0.95
         self.firsts: dict[str, list[str]] = {}
         self.signs: dict[str, dict[str, str]] = {}
@@ -131,10 +152,12 @@ def scores(data: TableData) -> TableParts:
     """Return a row per judge, model and split: headline rate, both readings, worst-case bounds, shares of states."""
     cells, keys = _cells_and_keys(data)
     header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad", "c(x) > 0"]
-    header += ["Worst-case\nbounds", "Unjudged", "Blocked", "Truncated"]
+    with_alone = any("alone" in score for score in cells)
+    header += ["Model alone"] * with_alone + ["Worst-case\nbounds", "Unjudged", "Blocked", "Truncated"]
     rows = []
     for score in cells:
         shares, part = state_shares(score), headline(score)
+        alone = [cell_rate_text(own) for own in of_alone([score])] or [NO_DATA]
         rows.append(
             [
                 *_names(score, data.labels, keys),
@@ -144,14 +167,15 @@ def scores(data: TableData) -> TableParts:
                 cell_rate_text(score),
                 *(add_marks(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
                 _positive_text(score["c"]["positive"]),
+                *(alone if with_alone else ()),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
             ]
         )
     shown = [{**score, "flags": [f for reading in READINGS for f in score[reading]["flags"]]} for score in cells]
-    notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards)
+    notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards, model_alone=with_alone)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
-    rates = frozenset(header.index(name) for name in ("Refusal rate", "Strict", "Broad", "c(x) > 0"))
+    rates = frozenset(header.index(name) for name in _RATES if name in header)
     table = Table(
         "scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align, marked=rates
     )
@@ -188,6 +212,10 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
         row["flags"] = [flag for flag in score["flags"] if flag != MIXED_SERVING]
         row["mixed_serving"] = score["mixed_serving"]
         row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
+        for own in of_alone([score]):
+            ends = {reading: own[reading] for reading in READINGS}
+            row |= {f"model_alone_{reading}_{key}": ends[reading][key] for reading in READINGS for key in _ALONE}
+            row |= {"model_alone_n_scored_turns": own["n_scored_turns"], "model_alone_flags": own["flags"]}
         row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], peoples)) or NOT_MEASURED
         yield row
 
@@ -210,7 +238,7 @@ def states(data: TableData) -> TableParts:
         by_place.setdefault((score["model"], score["split"]), {})[score["judge"]] = score
     rows = []
     for (model, split), of in by_place.items():
-        first = next(iter(of.values()))
+        first = _first(of)
         texts = [percent(state_shares(first)[state]) for state in ANSWER_STATES]
         for judge in judges:
             shares = state_shares(of[judge]) if judge in of else None
@@ -221,7 +249,10 @@ def states(data: TableData) -> TableParts:
         before, read = cut.get(score["judge"], (0, 0))
         cut[score["judge"]] = before + score["n_cut"], read + sum(score["verdict_states"].values())
     alone = judges[0] if len(judges) == 1 else None
-    notes = filled_notes("states/states", data.labels, scores=cells, alone=alone, cut=cut)
+    reasons = sum((Counter(of["reasons"]) for of in map(_first, by_place.values()) if "reasons" in of), Counter[str]())
+    said = [(clean(why), n) for why, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))]
+    more = {"reasons": said[:MOST_REASONS], "further": sum(n for _, n in said[MOST_REASONS:])}
+    notes = filled_notes("states/states", data.labels, scores=cells, alone=alone, cut=cut, **more)
     frame = _frame(
         cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
     )
@@ -315,6 +346,10 @@ def _answers(scores: Iterable[Score]) -> Iterable[dict[str, Any]]:
 
 def _mean(number: Mapping[str, Any] | None, digits: int) -> str:
     return NO_DATA if number is None else value_text(number["value"], (number["low"], number["high"]), digits)
+
+
+def _first(by_judge: Mapping[str, Score]) -> Score:
+    return next(iter(by_judge.values()))
 
 
 # ---------------------------------------------------------------- rows and their names

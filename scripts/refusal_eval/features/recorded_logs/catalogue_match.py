@@ -15,7 +15,7 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
 MOST_BYTES = 50_000_000  # of a file of rows: larger ones are collections of conversations
-Messages = list[dict[str, str]]
+Chat = list[dict[str, str]]
 
 
 class Known(NamedTuple):
@@ -27,7 +27,7 @@ class Known(NamedTuple):
     cluster: str | None
 
 
-def known_prompts(prompts: Mapping[str, Messages], catalogue: Catalogue, cache: str, root: Path) -> dict[str, Known]:
+def known_prompts(prompts: Mapping[str, Chat], catalogue: Catalogue, cache: str, root: Path) -> dict[str, Known]:
     """Return what the catalogue says of prompts, by their id. Nothing is fetched.
 
     A prompt of several splits is taken for one of that split which has most of these prompts.
@@ -49,12 +49,12 @@ def known_prompts(prompts: Mapping[str, Messages], catalogue: Catalogue, cache: 
     return {name: max(every, key=lambda one: counts[one.split]) for name, every in found.items()}
 
 
-def of_rows(rows: Iterator[Messages]) -> dict[str, Messages]:
+def of_rows(rows: Iterator[Chat]) -> dict[str, Chat]:
     """Return the prompts of rows by the id of their messages."""
     return {content_id(messages): messages for messages in rows}
 
 
-def _normal(messages: Messages) -> str:
+def _normal(messages: Chat) -> str:
     """The text of the only message of the user, however it is written; empty for a chat."""
     if [message["role"] for message in messages if message["role"] != "system"] != ["user"]:
         return ""

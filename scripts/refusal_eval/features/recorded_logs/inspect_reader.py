@@ -12,7 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text
 from refusal_eval.features.recorded_logs.archive import Archive
 from refusal_eval.features.recorded_logs.bounded_files import head_of, parsed_object, refuse_large
-from refusal_eval.features.recorded_logs.inspect_sample import Sample, sample_row
+from refusal_eval.features.recorded_logs.inspect_sample import LogSample, sample_row
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
 
 HEADER, START, SAMPLES = "header.json", "_journal/start.json", "samples/"
@@ -48,11 +48,11 @@ def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogCont
     counts: Counter[str] = Counter()
     rows, seen = [], dict[tuple[str, Any], str]()
     for place, sample in samples:
-        where = (str(sample.get("id")), sample.get("epoch"))
+        row = sample_row(LogSample(sample, f"{path}, {place}"), counts)
+        where = (row["prompt_id"], row["sample"])
         if where in seen:
-            raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1]} is in {seen[where]} too")
+            raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1] + 1} is in {seen[where]} too")
         seen[where] = place
-        row = sample_row(Sample(sample, f"{path}, {place}"), counts)
         source = {"file": path.name, "member": place.removeprefix("member ")}
         named = {"model": about["model"], "split": str(about.get("task") or path.stem), "source": source}
         rows.append(neutral_row(named | row, f"{path}, {place}"))
@@ -66,8 +66,10 @@ def _lost(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], counts: 
     if (status := header.get("status")) != "success":
         lost.append(f"the run ended as `{status or 'started'}`: samples that it never reached are not in the log")
     about = header["eval"]
-    epochs, asked = (about.get("config") or {}).get("epochs") or 1, (about.get("dataset") or {}).get("sample_ids")
-    if isinstance(asked, list) and isinstance(epochs, int) and len(rows) < len(asked) * epochs:
+    config, data = (found if isinstance(found := about.get(key), dict) else {} for key in ("config", "dataset"))
+    epochs, asked = config.get("epochs") or 1, data.get("sample_ids")
+    epochs = epochs if isinstance(epochs, int) else 1
+    if isinstance(asked, list) and len(rows) < len(asked) * epochs:
         lost.append(f"{len(asked) * epochs - len(rows)} of {len(asked)} samples x {epochs} epochs are not in the log")
     if header.get("reductions") or epochs > 1:
         lost.append("scores that were reduced over epochs are not read; those of each epoch are")

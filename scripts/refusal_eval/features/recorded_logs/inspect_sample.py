@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import kind_of
-from refusal_eval.features.recorded_logs.label_words import label_of
-from refusal_eval.features.recorded_logs.own_log import own_fields, own_probability
+from refusal_eval.features.recorded_logs.inspect_fields import about, block_of, labels_of, mean_logprob
+from refusal_eval.features.recorded_logs.own_log import own_fields
 
 ROLES = ("system", "user", "assistant")
-ATTACHED = "attachment://"
-MOST_REASON = 300  # characters of why there is no answer
-EXPECTATIONS = ("comply", "refuse", "varies")
+ATTACHED, MOST_REASON = "attachment://", 300  # characters of why there is no answer
 
 
-class Sample(NamedTuple):
+class LogSample(NamedTuple):
     """A sample as the log has it, and its place for messages."""
 
     values: dict[str, Any]
@@ -34,7 +32,7 @@ class Sample(NamedTuple):
         return kind() if value is None else value
 
 
-def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
+def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
     """Return the fields of a neutral row, without its model and source.
 
     Args:
@@ -55,8 +53,12 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
     message: dict[str, Any] = choice["message"] if isinstance(choice.get("message"), dict) else {}
     answer, reasoning = _text(message.get("content"), texts, counts)
     row = {"messages": _asked(sample, message, texts, counts), "prompt_id": str(values["id"]), "sample": epoch - 1}
-    row |= {"answer": answer, "reasoning": reasoning or None, "labels": _labels(sample, counts) or None}
-    row |= _about(sample.part("metadata", dict))
+    row |= {
+        "answer": answer,
+        "reasoning": reasoning or None,
+        "labels": labels_of(sample.part("scores", dict), counts) or None,
+    }
+    row |= about(sample.part("metadata", dict))
     if (error := values.get("error")) or not choice:
         said = error.get("message") if isinstance(error, dict) else error
         reason = str(said or "the log has no output").strip().partition("\n")[0][:MOST_REASON]
@@ -65,18 +67,16 @@ def sample_row(sample: Sample, counts: Counter[str]) -> dict[str, Any]:
         counts["calls of tools are not read"] += 1
     if values.get("limit"):
         counts["the sample ran into a limit of the run"] += 1
-    stopped = choice.get("stop_reason")
-    row |= {"finish_reason": stopped if isinstance(stopped, str) else None}
+    row["finish_reason"] = stopped if isinstance(stopped := choice.get("stop_reason"), str) else None
     if stopped == "content_filter":
-        row |= {"blocked": _block(choice.get("stop_details"), answer) | own.pop("blocked", {}), "answer": ""}
-    logprobs = [one["logprob"] for one in (choice.get("logprobs") or {}).get("content") or () if "logprob" in one]
-    if logprobs and not reasoning and answer:
-        row["answer_logprob"] = min(sum(logprobs) / len(logprobs), 0.0)
+        row |= {"blocked": block_of(choice.get("stop_details"), answer) | own.pop("blocked", {}), "answer": ""}
+    if (mean := mean_logprob(choice.get("logprobs"))) is not None and answer and not reasoning:
+        row["answer_logprob"] = mean
     return row | own
 
 
 def _asked(
-    sample: Sample, answered: Mapping[str, Any], texts: Mapping[str, Any], counts: Counter[str]
+    sample: LogSample, answered: Mapping[str, Any], texts: Mapping[str, Any], counts: Counter[str]
 ) -> list[dict[str, str]]:
     """What the model saw: all messages before its answer, so with a system message that a solver added."""
     whole = sample.part("messages", list)
@@ -126,29 +126,3 @@ def _attached(text: Any, texts: Mapping[str, Any]) -> str:
         return ""
     held = texts.get(text.removeprefix(ATTACHED)) if text.startswith(ATTACHED) else None
     return held if isinstance(held, str) else text
-
-
-def _block(details: Any, answer: str) -> dict[str, Any]:
-    said = details if isinstance(details, dict) else {}
-    block = {"category": said.get("category"), "code": said.get("type"), "partial": answer or None}
-    levels = [one.get("level") for one in said.get("categories") or () if isinstance(one, dict)]
-    return {"severity": next(filter(None, levels), None)} | block
-
-
-def _labels(sample: Sample, counts: Counter[str]) -> list[dict[str, Any]]:
-    labels = []
-    for name, score in sample.part("scores", dict).items():
-        if not isinstance(score, dict):
-            continue
-        found = label_of(score.get("value"), str(name)) | label_of(score.get("answer"), "") | own_probability(score)
-        if not found:
-            counts[f"scorer `{name}` says nothing of refusals, and is left out"] += 1
-            continue
-        reason = score.get("explanation")
-        labels.append({"by": str(name), **found, "reason": reason if isinstance(reason, str) else None})
-    return labels
-
-
-def _about(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: str(metadata[name]) for name in ("category", "cluster") if metadata.get(name) not in (None, "")}
-    return found | ({"expectation": metadata["expectation"]} if metadata.get("expectation") in EXPECTATIONS else {})

@@ -4,39 +4,19 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of
 from refusal_eval.features.recorded_logs.columns import refuse_unknown, value_at
 from refusal_eval.features.recorded_logs.label_words import label_of
+from refusal_eval.features.recorded_logs.lm_eval_run import Run, run_of
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
 
-NAMED = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)")
+FIELDS = {"doc_id", "doc", "resps"}
 ONE_FIELD = re.compile(r"\s*\{\{\s*(?:doc\.)?(\w+)\s*\}\}\s*")  # of `doc_to_text`
 FROM_DOC = {"category": ("category", "topic", "subject", "type"), "cluster": ("cluster",), "prompt_id": ("id",)}
-EXPECTATIONS = ("comply", "refuse", "varies")
-
-
-class Run(NamedTuple):
-    """What is known of the run that wrote a sample file."""
-
-    model: str | None
-    task: str
-    results: Mapping[str, Any]  # its results file; empty if there is none
-
-    @property
-    def rendered(self) -> bool:
-        """Whether `arguments` holds the text of a chat template in place of the question."""
-        return bool(self.results.get("chat_template"))
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Of the task."""
-        found = (self.results.get("configs") or {}).get(self.task)
-        return found if isinstance(found, Mapping) else {}
 
 
 class LmEvalReader(LogReader):
@@ -48,14 +28,17 @@ class LmEvalReader(LogReader):
     @classmethod
     def takes(cls, path: Path) -> bool:
         found = first_object(path) if path.suffix.lower() == ".jsonl" else None
-        return found is not None and {"doc_id", "doc", "resps"} <= found.keys()
+        return found is not None and found.keys() >= FIELDS
 
     def read(self, path: Path, columns: Mapping[str, Sequence[str]]) -> LogContent:
         refuse_unknown(columns, ("prompt", "category", "cluster", "prompt_id", "expectation"), path)
-        run, counts, rows = _run_of(path), Counter[str](), list[dict[str, Any]]()
+        run, counts, rows = run_of(path), Counter[str](), list[dict[str, Any]]()
         seen: dict[Any, list[str]] = {}
         for line, sample in objects_of(path):
             place = f"{path}, line {line}"
+            if not sample.keys() >= FIELDS or not isinstance(sample["doc_id"], int | str):
+                lacking = " and ".join(sorted(FIELDS - sample.keys())) or "a doc_id that is a number"
+                raise UserError(f"{place}: lacks {lacking} of a sample")
             texts = _texts(sample, place)
             filtered = sample.get("filtered_resps")
             shown = (
@@ -76,19 +59,9 @@ class LmEvalReader(LogReader):
         return LogContent(rows, _lost(run, counts, any(row.get("sample") for row in rows)))
 
 
-def _run_of(path: Path) -> Run:
-    named = NAMED.fullmatch(path.stem)
-    results = [path.with_name(f"results_{named['time']}.json")] if named else sorted(path.parent.glob("results_*.json"))
-    found = read_json(results[0]) if len(results) == 1 and results[0].is_file() else {}
-    found = found if isinstance(found, dict) else {}
-    folder = path.absolute().parent.name
-    model = found.get("model_name") or (folder.replace("__", "/", 1) if "__" in folder else None)
-    return Run(str(model) if model else None, named["task"] if named else path.stem, found)
-
-
 def _texts(sample: Mapping[str, Any], place: str) -> list[str]:
     """The answers to a document: those to its only request."""
-    resps = sample.get("resps")
+    resps = sample["resps"]
     if isinstance(resps, list) and len(resps) == 1 and isinstance(resps[0], list):
         resps = resps[0]
     if not isinstance(resps, list) or not resps or not all(isinstance(text, str) for text in resps):
@@ -97,7 +70,7 @@ def _texts(sample: Mapping[str, Any], place: str) -> list[str]:
 
 
 def _about(sample: Mapping[str, Any], run: Run, columns: Mapping[str, Sequence[str]], place: str) -> dict[str, Any]:
-    doc = sample["doc"] if isinstance(sample.get("doc"), dict) else {}
+    doc = sample["doc"] if isinstance(sample["doc"], dict) else {}
     found = {
         field: next((str(doc[name]) for name in names if doc.get(name) not in (None, "")), None)
         for field, names in FROM_DOC.items()
@@ -105,7 +78,7 @@ def _about(sample: Mapping[str, Any], run: Run, columns: Mapping[str, Sequence[s
     said = {field: value_at(sample, names[0]) for field, names in columns.items()}
     found |= {field: str(value) for field, value in said.items() if value is not None}
     found["prompt_id"] = found["prompt_id"] or str(sample["doc_id"])
-    if "expectation" not in said and doc.get("expectation") in EXPECTATIONS:
+    if "expectation" not in said and doc.get("expectation") in ("comply", "refuse", "varies"):
         found["expectation"] = str(doc["expectation"])
     prompt = found.pop("prompt", None) or _prompt(sample, doc, run, place)
     if run.rendered and isinstance(system := run.results.get("system_instruction"), str) and system:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from refusal_eval.config.shapes import Text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest_name
 
-Text = Annotated[str, StringConstraints(min_length=1)]
 State = Literal["complete", "truncated", "blocked", "truncated_reasoning", "empty", "too_long", "failed"]
 
 

@@ -33,6 +33,7 @@ USUAL = {
     "expectation": ("expectation",),
     "system": ("system", "system_prompt"),
 }
+CONVERTED = {"schema_version", "evaluation_id", "evaluation_result_id"}  # only in files of Every Eval Ever
 LABEL = "label"  # columns with labels of others; only those that the user names
 TEXTS = ("model", "split", "prompt_id", "finish_reason", "category", "cluster")
 NUMBERS = {"sample": int, "answer_logprob": float}
@@ -54,6 +55,11 @@ class TableReader(LogReader):
         counts, rows, named = Counter[str](), list[dict[str, Any]](), dict[str, Sequence[str]]()
         for number, what, values in _values(path):
             place = f"{path}, {what} {number}"
+            if values.keys() >= CONVERTED:
+                raise UserError(
+                    f"{path} is a sample file of Every Eval Ever, which holds what scorers read in place of answers, "
+                    "and one of K; name the log that it was made of"
+                )
             named = named or _named(values, columns, place)
             for column in named["answer"]:
                 made = _row(values, {**named, "answer": [column]}, place, len(named["answer"]) > 1, counts)

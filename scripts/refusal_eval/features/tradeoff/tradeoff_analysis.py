@@ -4,7 +4,7 @@ from typing import Any
 
 from refusal_eval.features.tradeoff.weigh_tradeoff import measure, methods_words
 from refusal_eval.workflow.analysis import Analysis
-from refusal_eval.workflow.whole_study import sources_of
+from refusal_eval.workflow.whole_study import may_block, sources_of
 
 TWO_EXPECTATIONS = ("comply", "refuse")
 
@@ -36,4 +36,4 @@ class TradeOffAnalysis(Analysis):
         # Clusters of a comply and a refuse split of one source may be contrast pairs.
         safe, unsafe = ([name for name, split in splits.items() if split.expectation == e] for e in TWO_EXPECTATIONS)
         twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
-        return self.all_cells() | {"twins": twins, "related": sorted(alike.values())}
+        return self.all_cells() | {"twins": twins, "related": sorted(alike.values())} | may_block(self.study)

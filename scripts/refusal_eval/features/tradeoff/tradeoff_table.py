@@ -29,6 +29,7 @@ from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import CLUSTER_SIZE, RATE_INTERVAL
+from refusal_eval.stats.estimates.model_alone import MODEL_ALONE, as_user_meets_it, of_model_alone
 
 RATES = f"{RATE_INTERVAL} with {CLUSTER_SIZE}"
 RECOVERED = "variances recovered from those of both rates"
@@ -54,11 +55,12 @@ def tradeoff_frame(results: Iterable[Estimate], splits: Sequence[Mapping[str, An
     columns.append("flags")
     results = list(results)
     rows = [[getattr(row, name) for name in columns] for row in results if row.estimand.startswith(_OWN)]
-    for own in model_rows(results, splits).values():
-        for name, row in (("over_refusal", own.over_refusal), ("safety", own.safety)):
-            if row is not None:
-                ends = [row.value, row.low, row.high, row.n_prompts]
-                rows.append([row.judge, row.model, name, None, None, None, *ends, own.youden_j.flags])
+    for of, ending in ((results, ""), (of_model_alone(results), MODEL_ALONE)):
+        for own in model_rows(of, splits).values():
+            for name, row in (("over_refusal", own.over_refusal), ("safety", own.safety)):
+                if row is not None:
+                    ends = [row.value, row.low, row.high, row.n_prompts]
+                    rows.append([row.judge, row.model, name + ending, None, None, None, *ends, own.youden_j.flags])
     rows.sort(key=lambda row: [str(value or "") for value in row[:6]])
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
@@ -66,8 +68,11 @@ def tradeoff_frame(results: Iterable[Estimate], splits: Sequence[Mapping[str, An
 def tradeoff_tables(data: TableData) -> list[Table]:
     """Return the tables that a study has under its primary judge: trade-off, contrast pairs, languages, topics."""
     judge = data.asked["primary_judge"]
-    rows = [row for row in data.results if row.judge == judge]
-    models = {str(model): own for (_, model), own in model_rows(rows, data.asked["splits"]).items()}
+    every = [row for row in data.results if row.judge == judge]
+    rows, alone = as_user_meets_it(every), of_model_alone(every)
+    models, models_alone = (
+        {str(model): own for (_, model), own in model_rows(of, data.asked["splits"]).items()} for of in (rows, alone)
+    )
     said = {
         "level": f"{100 * data.asked['level']:g} %",
         "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
@@ -76,6 +81,7 @@ def tradeoff_tables(data: TableData) -> list[Table]:
         **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }
     tables = [_models_table(models, data, said)] if models else []
+    tables += [_models_table(models_alone, data, said, alone=True)] if models_alone else []
     pairs = [row for row in rows if row.estimand.startswith("pairs_")]
     tables += [_pairs_table(pairs, data, said)] if pairs else []
     spoken = [row for row in rows if row.estimand.startswith("language_")]
@@ -86,7 +92,9 @@ def tradeoff_tables(data: TableData) -> list[Table]:
     return tables
 
 
-def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mapping[str, Any]) -> Table:
+def _models_table(
+    models: Mapping[str, ModelRows], data: TableData, said: Mapping[str, Any], alone: bool = False
+) -> Table:
     show, splits = data.labels, data.asked["splits"]
     pooled = {split["name"] for split in splits if split["expectation"] in KINDS.values()}
     used = [score for score in data.scores if score["split"] in pooled]
@@ -94,7 +102,7 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
     rows, of_others = [], False
     for model in data.order("models"):
         found = models[model]
-        own, j = [score for score in used if score["model"] == model], found.youden_j
+        own, j = [score for score in used if score["model"] == model and not alone], found.youden_j
         known = {*j.flags, *(flag for score in own for flag in score["flags"])}
         rival = [flag for flag in (found.front.flags if rivals and found.front else ()) if flag not in known]
         of_others |= bool(rival)
@@ -126,12 +134,15 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
         sizes=[(words, min(numbers), max(numbers)) for words, numbers in sizes.items() if numbers],
         rivals=rivals,
         fixed=any(own.front_share is not None and own.front_share.value is None for own in placed),
-        marks=notes_of(flags_in(used, {flag for own in models.values() for flag in own.youden_j.flags})),
+        marks=notes_of(
+            flags_in([] if alone else used, {flag for own in models.values() for flag in own.youden_j.flags})
+        ),
         of_others=of_others,
+        model_alone=alone,
     )
     return Table(
-        "tradeoff",
-        "Refusal of what should be answered, and of what should be declined.",
+        "tradeoff-model-alone" if alone else "tradeoff",
+        f"Refusal of what should be answered, and of what should be declined{', by the model alone' * alone}.",
         header,
         rows,
         notes,

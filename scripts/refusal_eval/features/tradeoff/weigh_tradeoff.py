@@ -7,6 +7,7 @@ from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.features.tradeoff.study_tradeoff import languages_spoken, study_trade_off
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import languages_of
+from refusal_eval.stats.estimates.model_alone import cells_of_model_alone, named_model_alone
 from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.units import read_units
 
@@ -26,6 +27,8 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, files["prompts"], strict=True)}
     away = {PromptPlace(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
     found = study_trade_off(units, params, languages, away)
+    if alone := cells_of_model_alone(units, params.get("may_block", False)):
+        found += named_model_alone(study_trade_off(alone, params, languages, away))
     return {"estimates": [estimate.row() for estimate in found], "spoken": languages_spoken(params, languages)}
 
 

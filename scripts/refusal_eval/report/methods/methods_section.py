@@ -11,7 +11,7 @@ import jinja2
 
 from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.change import changes_of
-from refusal_eval.config.engine_entry import Capability
+from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import IN_ROWS
@@ -159,8 +159,21 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     by_model = {
         name: gold["labelled_by_model"] for name, gold in study["gold_entries"].items() if gold.get("labelled_by_model")
     }
-    judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
-    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written), by_model))
+    judge = judge_as_asked(study, name)
+
+    def sampling(drawn: Mapping[str, Any]) -> str:
+        if not judge.how_asked():
+            return sampling_text(drawn)
+        return sampling_text(_sent(study["engine_entries"][study["judge_entries"][name]["engine"]], drawn))
+
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling, frozenset(written), by_model))
+
+
+def judge_as_asked(config: Mapping[str, Any], name: str) -> JudgeEntry:
+    """Return a judge of the study as it asks its engine."""
+    judge: JudgeEntry = JUDGES.entry(config["judge_entries"][name])
+    engine = config["engine_entries"].get(getattr(judge, "engine", ""))
+    return judge.by_messages() if engine is not None and _lacks(engine, "takes_token_ids") else judge
 
 
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +195,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         for entry in use.written(config)
         for side in ("positive", "negative")
     }
-    judges = {name: JUDGES.entry(config["judge_entries"][name]) for name in config["judges"]}
+    judges = {name: judge_as_asked(config, name) for name in config["judges"]}
     seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
     engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds)}
     sent = {name: _sent(config["engine_entries"][entries[name]["engine"]], entries[name]["sampling"]) for name in asked}
@@ -195,7 +208,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
     tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every if record.get("torch")][:1]
-    if any(JUDGES.entry(entry).sends_form() for entry in config["judge_entries"].values()):
+    every_judge = [judge_as_asked(config, name) for name in config["judge_entries"]]
+    if any(judge.sends_form() and not judge.how_asked() for judge in every_judge):  # by the servers that we start
         # Every server of vLLM is started ready for forms.
         ready = [record.get("xgrammar") for record in judging if "structured" in str(record.get("arguments"))]
         tools += [f"XGrammar {version}{cite('dong2024xgrammar')}" for version in ready[:1] if version]
@@ -324,8 +338,10 @@ def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 def _sent(entry: Mapping[str, Any], sampling: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return those sampling parameters that an engine is sent."""
-    known = ENGINES.kind_of(entry) in ENGINES.names()
-    return ENGINES.entry(entry).sent_sampling(sampling) if known else sampling
+    if (kind := ENGINES.kind_of(entry)) not in ENGINES.names():
+        return sampling
+    engine: Engine = ENGINES.get(kind).model_construct(**entry)  # a manifest's may be of an earlier form
+    return engine.sent_sampling(sampling)
 
 
 def _seeds(entry: Mapping[str, Any]) -> str:
@@ -339,7 +355,7 @@ def _lacks(entry: Mapping[str, Any], capability: Capability) -> bool:
     """Tell whether an engine's kind is known and cannot do something."""
     name = ENGINES.kind_of(entry)
     kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
-    return kind is not None and capability not in kind.capabilities
+    return kind is not None and capability not in kind.model_construct(**entry).able()
 
 
 def _place(record: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ FOLDERS = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
 _WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "join_texts", "percent")
 _SENTENCES = (
     *(
+        "MODEL_ALONE_NOTE",
         "OF_TURNS",
         "READINGS_NOTE",
         "TURNS_NOTE",

@@ -30,6 +30,7 @@ _ESCAPES = {
     "‡": r"\textdaggerdbl{}",
     "§": r"\S{}",
     "¶": r"\P{}",
+    "‖": r"$\|$",
     "ᵃ": r"\textsuperscript{a}",
     "ᵇ": r"\textsuperscript{b}",
     "ᵈ": r"\textsuperscript{d}",

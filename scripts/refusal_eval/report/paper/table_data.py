@@ -15,6 +15,7 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in, read_results
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.model_alone import unblocked
 
 TableParts = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
 
@@ -39,7 +40,8 @@ class TableData:
     @functools.cached_property
     def estimates(self) -> list[Estimate]:
         """The results table's rows on its models and judges."""
-        return [row for path in self.files["estimates"] for row in estimates_in(read_json(path))]
+        found = [row for path in self.files["estimates"] for row in estimates_in(read_json(path))]
+        return [*found, *unblocked(found)]
 
     @functools.cached_property
     def cards(self) -> list[Card]:

@@ -35,6 +35,10 @@ FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
 # Behind "prompts" where scored turns are counted.
 OF_TURNS = " (scored turns in dialogues)"
 TURNS_NOTE = "In dialogues each scored turn counts as a prompt."
+MODEL_ALONE_NOTE = (
+    "Of the model alone: answers that were blocked are left out; they are neither refusals nor unjudged. In worst-case "
+    "bounds each of them may be either."
+)
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
 

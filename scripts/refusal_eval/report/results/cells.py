@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.report.paper.display import Score
-from refusal_eval.core.states import ANSWER_STATES, VERDICT_STATES
+from refusal_eval.core.states import ANSWER_STATES, BLOCKED, VERDICT_STATES
 from refusal_eval.report.results.results_files import text_of
-from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
+from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD, REASON
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import MIXED_SERVING
+from refusal_eval.stats.estimates.model_alone import of_model_alone
 
 # What is known of the answers of a cell without a judge, by the name in a score.
 ANSWERS = {"logprob": "answer_logprob", "tokens": "answer_tokens", "loops": "answer_loops", "right": "accuracy"}
@@ -37,6 +38,9 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
                                     `high` and `flags`; `right` None in a split without right answers
     flags, mixed_serving            marks of the cell; whether hardware, software or model version of its answers differ
     state_flags                     marks of the shares of its states
+    reasons                         number of failed answers by the reason that the server gave, where it gave any
+    alone                           of the model alone, where the study has that: `strict` and `broad` with `rate`, its ends,
+                                    bounds and `flags`, and `n_prompts` (turns) that have such a rate
 
     Rates and shares are between 0 and 1, c between -1 and 1; a number that the data cannot give is None.
 
@@ -84,19 +88,45 @@ def _cell(
         "answers": {name: _ends(rows.get((estimand, None, ""))) for name, estimand in ANSWERS.items()},
         **{"flags": list(headline.flags), "mixed_serving": MIXED_SERVING in headline.flags},
         "state_flags": list(every.flags),
+        **_of_hosted(rows, n_answers),
         "interval": {"level": study["level"], "method": INTERVAL_METHOD},
     }
 
 
-def _reading(rows: Mapping[Any, Estimate], reading: str, k: int, value: Any) -> dict[str, Any]:
+def _of_hosted(rows: Mapping[Any, Estimate], n_answers: int) -> dict[str, Any]:
+    """What only cells of other parties' servers have: reasons of failures, and the rates of the model alone."""
+    found: dict[str, Any] = {}
+    reasons = {str(key[2]): round((row.value or 0.0) * n_answers) for key, row in rows.items() if key[0] == REASON}
+    if reasons:
+        found["reasons"] = dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
+    alone = {(row.estimand, row.reading, text_of(row.parameter)): row for row in of_model_alone(rows.values())}
+    if alone:
+        found["alone"] = {reading: _rate(alone, reading) for reading in READINGS}
+        found["alone"]["n_prompts"] = alone["refusal_rate", READINGS[0], ""].n_prompts or 0
+    return found
+
+
+def _rate(rows: Mapping[Any, Estimate], reading: str) -> dict[str, Any]:
     rate = rows["refusal_rate", reading, ""]
+    at_least, at_most, answers = (
+        rows.get((name, reading, ""))
+        for name in ("refusal_rate_at_least", "refusal_rate_at_most", "effective_answers")
+    )
     return {
-        **{"rate": rate.value, "low": rate.low, "high": rate.high, "n_eff": value("effective_answers", reading)},
-        "bound_low": value("refusal_rate_at_least", reading),
-        "bound_high": value("refusal_rate_at_most", reading),
+        **{"rate": rate.value, "low": rate.low, "high": rate.high, "n_eff": answers and answers.value},
+        **{"bound_low": at_least and at_least.value, "bound_high": at_most and at_most.value},
+        "flags": list(rate.flags),
+    }
+
+
+def _reading(rows: Mapping[Any, Estimate], reading: str, k: int, value: Any) -> dict[str, Any]:
+    found = _rate(rows, reading)
+    flags = found.pop("flags")
+    return {
+        **found,
         "majority": {"refuse": value(f"majority@{k}", reading), "tie": value(f"majority@{k}_tie", reading)},
         "any": value(f"any@{k}", reading),
-        "flags": list(rate.flags),
+        "flags": flags,
     }
 
 
@@ -115,6 +145,18 @@ def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
 def has_turns(scores: Iterable[Score]) -> bool:
     """Tell whether a prompt has several scored turns, so that numbers are not per prompt."""
     return any(score["n_turns"] > score["n_prompts"] for score in scores)
+
+
+def of_alone(scores: Iterable[Score]) -> list[Score]:
+    """Return the cells that have rates of the model alone, with these as their rates, and without what was blocked."""
+    found = list[Score]()
+    for score in scores:
+        if alone := score.get("alone"):
+            rates = {reading: {**score[reading], **alone[reading]} for reading in READINGS}
+            own = {**score, **rates, "flags": alone[score["headline"]]["flags"]}
+            unblocked = {"states": {**score["states"], BLOCKED: 0}, "n_scored_turns": alone["n_prompts"]}
+            found.append(own | unblocked)
+    return found
 
 
 def state_shares(score: Score) -> dict[str, float]:

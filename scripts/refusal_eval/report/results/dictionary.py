@@ -18,7 +18,9 @@ from refusal_eval.config.kinds import feature_files
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.flags import UNFILTERED
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
+from refusal_eval.stats.estimates.model_alone import MODEL_ALONE, is_of_model_alone
 
 PATH = Path(__file__).with_suffix(".yaml")
 UNKNOWN = "not described"
@@ -96,13 +98,21 @@ def pattern_of(estimand: str) -> str:
 
 
 def definition_of(estimand: str) -> EstimandDefinition | None:
-    """Return the definition of an estimand, None if there is none."""
-    return definitions().get(pattern_of(estimand))
+    """Return the definition of an estimand, None if there is none.
+
+    What is of the model alone, and has no definition of its own, has that of the number as a user meets it.
+    """
+    name, every = pattern_of(estimand), definitions()
+    other = every.get(name.removesuffix(MODEL_ALONE))
+    if name in every or other is None:
+        return every.get(name)
+    return other._replace(name=name, meaning=f"{other.meaning} {_SAID['model_alone'].format(other=other.name)}")
 
 
 def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     """Return what the columns, estimands and marks of a study's results table mean, and how many rows there are."""
-    counts = Counter(pattern_of(estimate.estimand) for estimate in estimates)
+    found = list(estimates)
+    counts = Counter(pattern_of(estimate.estimand) for estimate in found)
     parts = [
         f"# Data dictionary of the results of {markdown_escaped(study)}",
         f"`results.csv` and `results.parquet` hold the same {sum(counts.values())} rows, one number each. In the CSV "
@@ -117,11 +127,17 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "## Marks",
         "A number from several cells has the marks of all of them, except that `few_clusters` refers to its own "
         "clusters. Tables and figures show marks with a symbol at the number; tables explain the others in words.",
-        _table(
-            ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in FLAGS.items()]
-        ),
+        _table(["Flag", "Symbol", "Meaning"], [[f"`{flag}`", *said] for flag, said in _flags_of(found).items()]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _flags_of(estimates: Sequence[Estimate]) -> dict[str, tuple[str, str]]:
+    """Return symbol and meaning of the flags that a dictionary explains; those of hosted models where they are used."""
+    used = {flag for estimate in estimates for flag in estimate.flags}
+    found = {flag: said for flag, said in FLAGS.items() if flag != UNFILTERED or flag in used}
+    own = _SAID["flags_of_model_alone"] if any(map(is_of_model_alone, estimates)) else {}
+    return {flag: (symbol, own.get(flag, meaning)) for flag, (symbol, meaning) in found.items()}
 
 
 def missing_definitions(estimates: Iterable[Estimate]) -> list[str]:

@@ -13,6 +13,7 @@ from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.report.results.dictionary import COLUMNS, KEY, DictionaryColumn
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
+from refusal_eval.stats.estimates.model_alone import MODEL_ALONE
 
 # Digits that count: far more than any sample supports, and few enough that no machine disagrees about the last one.
 DIGITS = 10
@@ -42,13 +43,17 @@ def collect_results(results: Iterable[Result]) -> list[Result]:
     for result in results:
         key = tuple(text_of(getattr(result.estimate, name)) for name in KEY)
         other = found.get(key)
-        if other is not None and result.estimate.estimand not in ESTIMANDS.values():
+        if other is not None and not _is_corrected(result.estimate):
             names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key, strict=True) if part)
             values = f"{other.estimate.value} in {other.source} and {result.estimate.value} in {result.source}"
             raise UserError(f"two values of one number ({names}): {values}")
         if other is None or (result.estimate.value or 0.0) > (other.estimate.value or 0.0):
             found[key] = result
     return [found[key] for key in sorted(found)]
+
+
+def _is_corrected(estimate: Estimate) -> bool:
+    return estimate.estimand.removesuffix(MODEL_ALONE) in ESTIMANDS.values()
 
 
 def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from refusal_eval.stats.estimates.intervals import (
     cluster_wilson_between,
     effective_of,
 )
+from refusal_eval.stats.estimates.model_alone import named_model_alone
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, few_of, independent_within
 
 UNRATED = "none (some answers that help have no rating)"
@@ -29,6 +30,8 @@ INTERVAL_METHOD = f"{WILSON_METHOD}, t quantile; {LIMIT_METHOD} at 0 and 1"
 C_METHOD = f"{RATE_INTERVAL} of (1 + c) / 2, {CLUSTER_SIZE}, t quantile; {LIMIT_METHOD} at -1 and 1"
 C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
+TIPPING_POINT = "unjudged_tipping_point"
+REASON = "failed_reason"
 USEFUL = "useful_safety_rate"
 ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
@@ -59,6 +62,20 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     found += [*_with_flags(others, units), *_kinds(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     return [dataclasses.replace(e, **known) for e in found]
+
+
+def model_alone_estimates(units: Units) -> list[Estimate]:
+    """Return the refusal rates of a cell as those of the model alone: overall with their bounds, by category and turn.
+
+    Args:
+        units: as for `cell_estimates`.
+    """
+    alone, facts = units.model_alone(), units.facts
+    level = facts["level"]
+    overall = [e for e in _overall(alone, level) if e.estimand != TIPPING_POINT]
+    known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": facts["samples"]}
+    found = [*overall, *category_rates(alone, level), *_turns(alone, level)]
+    return named_model_alone(dataclasses.replace(e, **known) for e in found)
 
 
 def _with_flags(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
@@ -137,7 +154,7 @@ def unjudged_tipping_point(
                 shares[what] = room / way
     what, share = min(shares.items(), key=lambda item: item[1], default=("", None))
     how = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"
-    return Estimate("unjudged_tipping_point", share, method=how, **about)
+    return Estimate(TIPPING_POINT, share, method=how, **about)
 
 
 def _sizes(units: Units) -> list[Estimate]:
@@ -160,6 +177,9 @@ def _states(units: Units) -> list[Estimate]:
     counting = verdicts[JUDGED] + answers[BLOCKED]
     assert units.samples is not None
     cut = int(units.samples["cut"].sum())
+    if "reason" in units.samples:
+        reasons = units.samples.loc[units.samples["state"] == FAILED, "reason"].dropna().value_counts()
+        found += [Estimate(REASON, n / total, parameter=str(why), **about) for why, n in sorted(reasons.items())]
     return [
         *found,
         Estimate("unjudged", (total - counting) / total, **about),
@@ -230,24 +250,19 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
     if not kinds:
         return []
     assert samples is not None
-    blocked, shape = samples["state"] == BLOCKED, (-1, units.facts["samples"])
-
-    def share(estimand: str, values: Array, counts: Array, **names: Any) -> Estimate:
-        n = counts.reshape(shape).sum(axis=1)
-        there = n > 0
-        means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
-        return _by(_estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names))
-
+    blocked = samples["state"] == BLOCKED
     counts = ((samples["verdict"] == JUDGED) | blocked).to_numpy()
-    found = [share("kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind) for kind, _ in kinds]
+    found = [
+        mean_over_answers(units, "kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind)
+        for kind, _ in kinds
+    ]
     if samples["quality"].notna().any():
         refused = blocked | ((samples["verdict"] == JUDGED) & (samples["label"] == REFUSAL))
         quality = samples["quality"].mask(refused, 0.0)
-        whole = share("compliance_quality", quality.fillna(0.0).to_numpy(), counts)
+        whole = mean_over_answers(units, "compliance_quality", quality.fillna(0.0).to_numpy(), counts)
         if (quality.isna().to_numpy() & counts).any():
             whole = dataclasses.replace(whole, value=None, low=None, high=None, level=None, method=UNRATED)
         found.append(whole)
-    found = _with_flags(found, units)
     if PARTIAL not in (label for _, label in kinds):
         return found
     rates = {str(e.reading): _by(e) for e in _rates(units, level)}
@@ -258,6 +273,22 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
     found += [dataclasses.replace(rate, estimand="compliance_rate") for rate in kept.values()]
     useful = {"comply": kept["strict"], "refuse": rates["broad"]}.get(units.facts["expectation"])
     return found if useful is None else [*found, dataclasses.replace(useful, estimand=USEFUL, reading=None)]
+
+
+def mean_over_answers(units: Units, estimand: str, values: Array, counts: Array, **names: Any) -> Estimate:
+    """Return the mean over prompts of the mean of values from 0 to 1 over the answers that count, with its interval.
+
+    Args:
+        units: a whole cell, of `units.read_units`.
+        values: of each sample of `units.samples`.
+        counts: which of them count.
+    """
+    shape, level = (-1, units.facts["samples"]), units.facts["level"]
+    n = counts.reshape(shape).sum(axis=1)
+    there = n > 0
+    means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
+    found = _by(_estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names))
+    return _with_flags([found], units)[0]
 
 
 def _rest(share: float | None) -> float | None:

@@ -17,15 +17,19 @@ from refusal_eval.core.right_answers import is_right
 from refusal_eval.core.states import COMPLETE, DECIDED_BY, JUDGED, UNSURE, is_cut
 from refusal_eval.stats.estimates.answer_loops import ends_in_loop
 from refusal_eval.stats.estimates.estimands import BadRows, CellRow, SampleOutcome
+from refusal_eval.stats.estimates.flags import UNFILTERED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _FACTS = b"refusal_eval"  # key of the metadata
+# Columns of cells in which a server of another party said any of it (`ask.answers.said_beside`).
+SERVER = ("blocked_by", "blocked_stage", "declared", UNFILTERED, "reason")
+_SAID = ("blocked", "declared", "marks", "reason")  # what they are made of
 _UNREADABLE = "is no scored cell that this version reads; delete it and run again (no GPU is needed)"
 
 
-def schema() -> pa.Schema:
+def schema(with_server: bool = False) -> pa.Schema:
     """Return the columns: names of the prompt, what became of the answer, what the judge said of it.
 
     `state` is that of the answer, `failed` for one without a row; `verdict` that of the verdict, null without one.
@@ -34,6 +38,10 @@ def schema() -> pa.Schema:
     it is right, null in a split without right answers. `cut` says whether the judge saw only head and tail.
     `published_c` is c(x) as the study's protocol computes it, the same for all samples of a prompt; null under the
     default one.
+
+    Args:
+        with_server: also `SERVER`: who blocked the answer and at which stage, null where nobody says; `declared` for a
+            refusal in a field of its own; `unfiltered` for a filter that was out of order; the `reason` of a failure.
     """
     import pyarrow as pa  # late: planning a study imports this module
 
@@ -43,7 +51,8 @@ def schema() -> pa.Schema:
     answer += [("loops", pa.bool_()), ("correct", pa.bool_())]
     verdict = [("verdict", text), ("label", text), ("kind", text), ("p_refusal", number), ("quality", number)]
     verdict += [("cut", pa.bool_())]
-    return pa.schema([*names, *answer, *verdict, ("published_c", number)])
+    server = [(name, pa.bool_() if name in ("declared", UNFILTERED) else text) for name in SERVER]
+    return pa.schema([*names, *answer, *verdict, ("published_c", number), *(server if with_server else ())])
 
 
 def sample_rows(
@@ -60,6 +69,7 @@ def sample_rows(
         published: c(x) by (prompt id, turn) as the study's protocol computes it; None under the default one.
     """
     by_id = {prompt["id"]: prompt for prompt in prompts}
+    with_server = any(o.answer and any(map(o.answer.get, _SAID)) for own in outcomes.values() for o in own)
     rows = []
     for (name, turn), samples in outcomes.items():
         prompt = by_id[name]
@@ -86,9 +96,16 @@ def sample_rows(
                     "p_refusal": verdict.get("p_refusal"),
                     "quality": verdict.get("quality"),
                     "cut": bool(verdict) and is_cut(verdict),
+                    **(_said(answer) if with_server else {}),
                 }
             )
     return rows
+
+
+def _said(answer: CellRow) -> dict[str, Any]:
+    block = answer.get("blocked") or {}
+    said = (block.get("by"), block.get("stage"), bool(answer.get("declared")))
+    return dict(zip(SERVER, (*said, UNFILTERED in (answer.get("marks") or ()), answer.get("reason")), strict=True))
 
 
 def judge_reports(
@@ -137,7 +154,7 @@ def write_samples(path: str | Path, rows: Sequence[CellRow], facts: Mapping[str,
         metadata = json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise BadRows(f"a flag of some verdict is no text ({error})") from error
-    columns = schema().with_metadata({_FACTS: metadata})
+    columns = schema(bool(rows) and SERVER[0] in rows[0]).with_metadata({_FACTS: metadata})
     table = pa.Table.from_arrays([_column(column, rows) for column in columns], schema=columns)
     with written_whole(path, "wb") as handle:
         pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
@@ -165,7 +182,7 @@ def read_samples(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
         facts = json.loads((table.schema.metadata or {})[_FACTS])
     except (OSError, KeyError, ValueError) as error:
         raise BadFile(f"{path} {_UNREADABLE} ({error})") from error
-    if table.schema.names != schema().names:
+    if table.schema.names not in (schema().names, schema(with_server=True).names):
         raise BadFile(f"{path} {_UNREADABLE} (its columns are {', '.join(table.schema.names)})")
     return table, facts
 

@@ -25,7 +25,7 @@ from refusal_eval.core.states import (
 )
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
-from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
+from refusal_eval.stats.estimates.flags import EARLY, NO_BLOCKED, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
 from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, effective_number
 from refusal_eval.stats.estimates.resampling import cluster_codes
 from refusal_eval.stats.estimates.samples import read_samples
@@ -51,7 +51,8 @@ class Units:
     none) and for each reading
 
     rate_*          share of refusals among the samples that count, NaN where none counts
-    low_*, high_*   the rate if every unjudged sample complied, or refused; the denominator is always K
+    low_*, high_*   the rate if every unjudged sample complied, or refused; the denominator is always K. Of the model
+                    alone: every unjudged and every blocked sample
     majority_*      1 if more than half of the samples that count refuse, 0 if less than half, NaN for a tie or none
     """
 
@@ -64,6 +65,8 @@ class Units:
     labels: LabelCodes | None = None
     logprobs: Floats | None = None  # units x K: mean log-probability of an answer's tokens in nats, NaN without one
     samples: pd.DataFrame | None = None  # as `samples.schema` has them
+    # blocked samples by unit where these are left out (`model_alone`); None where they count as refusals
+    left_out: NDArray[np.int64] | None = None
     _arrays: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -108,17 +111,50 @@ class Units:
         """
         names = ("samples", "unjudged", "truncated", "truncated_early")
         answers, unjudged, cut, early = (int(self[f"n_{name}"].sum()) for name in names)
-        bounds = (mean(self[f"low_{reading}"].tolist()), mean(self[f"high_{reading}"].tolist()))
+        if not answers:  # all were blocked, and left out
+            return (*(flag for flag in WHOLE if flag in self.flags), NO_BLOCKED)
         return (
-            *unjudged_flags(unjudged / answers, bounds, interval),
+            *unjudged_flags(unjudged / answers, self._judged_bounds(reading), interval),
             *cut_flags(early / answers, cut / answers),
             *self.few(reading),
             *(flag for flag in WHOLE if flag in self.flags),
+            *((NO_BLOCKED,) if self.left_out is not None and self.left_out.any() else ()),
         )
+
+    def _judged_bounds(self, reading: str) -> Ends:
+        """Return the rate if all unjudged samples complied, and if all refused, whatever was left out."""
+        if self.left_out is None:
+            return mean(self[f"low_{reading}"].tolist()), mean(self[f"high_{reading}"].tolist())
+        there, refusals = self["n_samples"] > 0, self.refusals(reading)
+        samples, most = self["n_samples"][there], (refusals + self["n_unjudged"])[there]
+        return mean((refusals[there] / samples).tolist()), mean((most / samples).tolist())
+
+    def model_alone(self) -> Units:
+        """Return the cell without the samples that were blocked, which say nothing of what the model would have done.
+
+        They are neither refusals nor unjudged. In the bounds `low_*` and `high_*` each may be either.
+        """
+        frame, blocked = self.frame, self["n_blocked"]
+        k, labels = self["n_samples"], self.labels
+        counts = {f"n_{label}": self[f"n_{label}"] for label in LABELS}
+        found = replace(
+            self,
+            frame=frame.assign(
+                n_samples=k - blocked,
+                n_blocked=0,
+                counting=self["n_judged"],
+                **_readings(counts["n_refusal"], counts["n_partial"], self["n_judged"], k),
+            ),
+            labels=None if labels is None else np.where(labels == BLOCKED_LABEL, NO_LABEL, labels).astype(np.int8),
+            samples=None,
+            left_out=blocked,
+        )
+        return replace(found, flags=found.marks(self.facts["headline"]))
 
     def select(self, keep: Flags) -> Units:
         """Return the rows where `keep` is true, without their samples."""
-        return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
+        left_out = None if self.left_out is None else self.left_out[keep]
+        return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None, left_out=left_out)
 
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of samples in each state of answers, and in each state of verdicts.
@@ -223,7 +259,8 @@ def _counts(labels: LabelCodes, truncated: Flags, early: Flags) -> dict[str, NDA
     by_label = {name: (labels == place).sum(axis=1) for place, name in enumerate((*LABELS, "blocked"))}
     judged = by_label["refusal"] + by_label["partial"] + by_label["compliance"]
     counting = judged + by_label["blocked"]
-    found = {
+    refusals = by_label["refusal"] + by_label["blocked"]
+    return {
         "n_samples": np.full(len(labels), k),
         "n_judged": judged,
         "n_blocked": by_label["blocked"],
@@ -232,15 +269,22 @@ def _counts(labels: LabelCodes, truncated: Flags, early: Flags) -> dict[str, NDA
         "n_truncated_early": early.sum(axis=1),
         **{f"n_{label}": by_label[label] for label in LABELS},
         "counting": counting,
+        **_readings(refusals, by_label["partial"], counting, k),
     }
-    refuses = {"strict": by_label["refusal"], "broad": by_label["refusal"] + by_label["partial"]}
+
+
+def _readings(
+    refusals: NDArray[Any], partial: NDArray[Any], counting: NDArray[Any], k: int | NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """The columns of `Units.frame` of each reading, from numbers of samples; `k` are all that were asked for."""
+    found = {}
     for reading in READINGS:
-        refusals = by_label["blocked"] + refuses[reading]
-        found[f"rate_{reading}"] = np.divide(refusals, counting, out=np.full(len(labels), np.nan), where=counting > 0)
-        found[f"low_{reading}"] = refusals / k
-        found[f"high_{reading}"] = (refusals + k - counting) / k
-        undecided = 2 * refusals == counting  # also where none counts
-        found[f"majority_{reading}"] = np.where(undecided, np.nan, (2 * refusals > counting).astype(float))
+        refusing = refusals + (partial if reading == "broad" else 0)
+        found[f"rate_{reading}"] = np.divide(refusing, counting, out=np.full(len(refusing), np.nan), where=counting > 0)
+        found[f"low_{reading}"] = refusing / k
+        found[f"high_{reading}"] = (refusing + k - counting) / k
+        undecided = 2 * refusing == counting  # also where none counts
+        found[f"majority_{reading}"] = np.where(undecided, np.nan, (2 * refusing > counting).astype(float))
     return found
 
 

@@ -23,8 +23,9 @@ from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.program.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.program.study_file import ROOT, Directory, working_in
 from refusal_eval.program.terminal import show
+from refusal_eval.program.trial_elsewhere import TrialElsewhere
 from refusal_eval.study.engine_environment import built_for
-from refusal_eval.tools.check.check_report import block, failed_block
+from refusal_eval.tools.check.check_report import block, block_elsewhere, failed_block
 from refusal_eval.tools.check.checked_model import prepare
 from refusal_eval.tools.check.environment_checks import environment_lines
 from refusal_eval.tools.check.gpu_checks import gpu_lines
@@ -57,9 +58,11 @@ def command(
     alone and under load, an adapter, stop tokens, structured output, prefix cache, tokens per second, the leased GPUs,
     a start without a network, who can reach the engine, that nothing is left when it stops and, if there are enough
     GPUs, another number of them. Of a steered model it tests the plain model first, then made-up interventions in every
-    step. The block that it prints holds no prompts, answers, paths or secrets: paste it into an issue. Missing weights
-    are fetched into the cache. If something fails, the folder is kept, with the logs. From a study it takes catalogue
-    files, plug-ins, cache and lock file.
+    step. Of a hosted model it sends at most five requests of its own instead, which cost what the report says: a plain
+    one, one with every sampling parameter, the same once more, one with a system message, and the refusal test of its
+    provider, if there is one. The block that it prints holds no prompts, answers, paths or secrets: paste it into an
+    issue. Missing weights are fetched into the cache. If something fails, the folder is kept, with the logs. From a
+    study it takes catalogue files, plug-ins, cache and lock file.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
     """
@@ -110,7 +113,13 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
     failed = True  # by unexpected errors, too
     try:
         say("rendering prompts, and fetching what is missing ...")
-        trial = Trial(prepare(model, catalogues, cache, folder, study_file, plugins))
+        ready = prepare(model, catalogues, cache, folder, study_file, plugins)
+        if isinstance(ready, TrialElsewhere):
+            lines = run_stoppable(ready.run(say))
+            show(block_elsewhere(model, ready, lines))
+            failed = any_failed(lines)
+            return failed
+        trial = Trial(ready)
         if trial.local_engine.nodes_used() == 1:
             trial.network = take_network_away()
         try:

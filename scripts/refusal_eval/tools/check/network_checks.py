@@ -4,7 +4,7 @@ import contextlib
 import importlib.metadata
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -36,6 +36,16 @@ def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator
         for outcome in addresses(needs, offline(variables)):
             yield "addresses", outcome
     yield "HF_TOKEN", token(needs, token_is_set(variables))
+    for name, engines in needs.variables.items() if needs is not None else ():
+        yield name, of_engines(name, engines, variables)
+
+
+def of_engines(name: str, engines: Sequence[str], variables: Mapping[str, str]) -> CheckOutcome:
+    """Return whether a variable is set that engines need; its text is never looked at."""
+    users = ", ".join(engines)
+    if variables.get(name, ""):
+        return ok(f"set, for {users}")
+    return fail(f"not set, and {users} cannot be asked without it", "export it where the study runs")
 
 
 def pins(needs: Needs) -> CheckOutcome:

@@ -1,7 +1,7 @@
 """What a study needs of a machine, by its validated config and what is here already."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,8 @@ class Needs:
     open_pins: tuple[str, ...] = ()  # what has no commit yet, neither by the catalogue nor by a lock file
     lock: str = ""  # its lock file; empty if there is none
     locked_unused: tuple[str, ...] = ()  # what the lock file has and the study does not take
+    # the environment variables without which an engine cannot start, each with the names of these engines
+    variables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def takes(self, *places: str) -> list[NeededSource]:
         return [source for source in self.sources if source.taken_from in places]
@@ -124,10 +126,19 @@ def study_needs(config: dict[str, Any], study_file: Path) -> Needs:
         open_pins=tuple(str(need) for need in pins if need.pin is None),
         lock=lock.path if lock is not None else "",
         locked_unused=tuple(not_taken(lock.content, pins)) if lock is not None else (),
+        variables=_variables(study),
     )
     # The lock file knows their sizes, and the cache what was downloaded so far.
     needs.disk.loc[needs.disk["what"] == "weights", ["expected", "most"]] = float(needs.weights_size)
     return needs
+
+
+def _variables(study: Study) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, engine in study.engines.items():
+        for variable in engine.variables():
+            found.setdefault(variable, []).append(name)
+    return found
 
 
 def _here(study: Study, name: str) -> EngineHere:

@@ -158,6 +158,8 @@ def chosen(
     allowed = [key for key, why in off.items() if key in _listed(allow) or (asks and ask_whether(f"{why} Use it?"))]
     if refused := [why for key, why in off.items() if key not in allowed]:
         raise UserError("\n".join(refused))
+    own = {place.like: place.name for place in every if place.like}  # entries of their own, which are off as well
+    allowed = [own.get(key, key) for key in allowed]
     study = NewStudy(
         *(wanted, first, second, of_splits, of_judges, GOLD, count, allowed, max_tokens, temperature),
         cpu_memory=main_memory()[0] if built_for(ROOT) == "cpu" else None,
@@ -221,7 +223,7 @@ def closing(study: NewStudy, files: tuple[Path, Path], config: Mapping[str, Any]
         "tokens": work["tokens_out"].sum(),
         "hours": costs["device_hours"].sum(),
         "most_hours": costs["most_device_hours"].sum(),
-        "device": {"cpu": "of this machine's CPU", "cuda": "of a GPU"}.get("".join(kinds), "of the devices"),
+        "device": {"": None, "cpu": "of this machine's CPU", "cuda": "of a GPU"}.get("".join(kinds), "of the devices"),
         "activate": shutil.which("snakemake") is None,
         "root": None if here else str(ROOT),
         "file": shlex.quote(file if here else str(files[0])),

@@ -12,6 +12,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.weights_stage import engine_weights
 
 NOT_STATED = "none stated"
+OF_A_SERVER = "terms of a server"  # of another party, which shows no weights
 NON_COMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
 MANY = 6  # names that are still listed one by one
 
@@ -31,7 +32,8 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
             here = not weights or not weights.fetched or os.path.isfile(weights.copy_file(study.paths.cache))
             where = weights.shown if weights else entry.engine
-            yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
+            licence = engine.licence or (OF_A_SERVER if engine.elsewhere else None)
+            yield _terms(section, name, where, here, licence, gated=engine.gated, page=engine.terms)
             for change in changes_of(entry):
                 if change.has_source:
                     source = getattr(entry, change.name)

@@ -28,6 +28,8 @@ COMPUTING = {rule for file in file_table().values() if file.from_verdicts for ru
 RESULTS = file_of("results").patterns[0]
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
+# By estimand what it is called, and whether it is of the model alone.
+_RATES = {"refusal_rate": ("headline rate", False), "refusal_rate_model_alone": ("rate of the model alone", True)}
 _TOLERANCE = 1e-9  # the results table keeps ten digits
 
 
@@ -145,19 +147,20 @@ def _other_rates(study: Study, stored: Path) -> Iterator[str]:
     if not (stored / RESULTS).is_file():
         return
     rates = {
-        (row.judge, row.model, row.split, row.reading): row.value
+        (row.judge, row.model, row.split, row.reading, row.estimand): row.value
         for row in read_results((stored / RESULTS).read_text(encoding="utf-8"))
-        if row.estimand == "refusal_rate" and row.category is None
+        if row.estimand in _RATES and row.category is None
     }
     for cell in sorted(study.cells):
         split = study.splits[cell.split]
         reading = split.headline or HEADLINE_READING[split.expectation]
-        place = (cell.judge, cell.model, cell.split, reading)
-        if split.dialogue or place not in rates:
-            continue
         answers, verdicts = f"answers/{cell.model}/{cell.split}.jsonl", f"verdicts/{cell}.jsonl"
-        rate = headline_rate(stored / answers, stored / verdicts, study.settings.samples, reading)
-        known = rates[place]
-        if rate != known and (rate is None or known is None or not math.isclose(rate, known, rel_tol=_TOLERANCE)):
-            where = f"{cell.judge}, {cell.model}, {cell.split}"
-            yield f"the headline rate of {where} is {known}, and a second way to compute it gives {rate}"
+        for estimand, (words, alone) in _RATES.items():
+            place = (cell.judge, cell.model, cell.split, reading, estimand)
+            if split.dialogue or place not in rates:
+                continue
+            rate = headline_rate(stored / answers, stored / verdicts, study.settings.samples, reading, alone)
+            known = rates[place]
+            if rate != known and (rate is None or known is None or not math.isclose(rate, known, rel_tol=_TOLERANCE)):
+                where = f"{cell.judge}, {cell.model}, {cell.split}"
+                yield f"the {words} of {where} is {known}, and a second way to compute it gives {rate}"
