@@ -1,0 +1,48 @@
+"""The verb `browse`: the page to browse a study's answers, whatever of the study is there."""
+
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import shown_path, size_text, write_text
+from refusal_eval.features.browser.answers_page import study_page
+from refusal_eval.features.browser.page_paths import page_paths
+from refusal_eval.features.browser.shown_study import shown_study
+from refusal_eval.program.page_lines import many
+from refusal_eval.program.study_file import DEMO, StudyFile, load_config
+from refusal_eval.study.study import Study
+
+NAMES = {False: "browser.html", True: "browser_labels.html"}  # by whether it has labels only
+
+
+def browse(
+    study: StudyFile = DEMO,
+    labels_only: Annotated[
+        bool, typer.Option("--labels-only", help="Without texts of prompts, answers and judges: to be published.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page.", show_default="results/STUDY/browser.html")
+    ] = None,
+) -> None:
+    """Write one page with all answers of a study and what the judges say of them, and open it from disk.
+
+    It needs no server and no network. docs/how-to/browse_answers.md explains it. It holds texts of prompts and
+    answers: do not publish it. A page with `--labels-only` has none.
+    """
+    config, _ = load_config(study)
+    whole = Study(config)
+    if output is not None and output.is_dir():
+        raise UserError(f"`--output {output}`: is a folder; name a file")
+    path = output or Path(whole.paths.results, NAMES[labels_only])
+    paths = page_paths(whole)
+    page = study_page(shown_study(whole), paths, labels_only)
+    write_text(path, page)
+    typer.echo(f"{shown_path(path)}: {size_text(len(page))}. Open it in a browser; it needs no server.")
+    missing = [cell for cell in product(whole.models, whole.splits) if not paths["answers"][cell].is_file()]
+    if missing:
+        typer.echo(f"{many(len(missing), 'cell')} of {len(paths['answers'])} have no answers yet and are not in it.")
+    if not labels_only:
+        typer.echo("It holds texts of prompts and answers: do not publish it (--labels-only makes one without).")
