@@ -11,23 +11,59 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import answer_id, read_jsonl
-from refusal_eval.core.states import LABELS, place_of
+from refusal_eval.core.states import BLOCKED, LABELS, place_of
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import language_of
 from refusal_eval.study.dialogues import is_dialogue, scored_turns
 
 Row = Mapping[str, Any]
 PART = 2_000_000  # characters of texts in one part
+ROWS = ("split", "turn", "scored", "prompt", "dialogue", "category", "language")
+ANSWERS = ("row", "model", "sample", "state", "block", "logprob", "tokens", "declared", "marks", "id")
+VERDICTS = ("label", "p", "kind", "state")
+NAMES = ("prompts", "categories", "languages", "states", "blocks", "kinds", "judged")
 BLOCK_FIELDS = ("by", "stage", "category", "severity", "code")
-AS_THEY_ARE = ("analysis", "text", "reason", "rationale", "error")  # fields of `raw` that are sentences
+SENTENCES = {"analysis", "text", "reason", "rationale", "error"}  # fields of `raw`
 LONGEST_VALUE = 300  # characters of another field of `raw`
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The files of one (model, split); verdicts by judge, in the order of the study. Files may be missing."""
+
+    answers: Path
+    verdicts: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class ShownSplit:
+    """A split: which turns count (`dialogues.scored_turns`), its prompts, and its cells in the order of the models."""
+
+    scored: str
+    prompts: Path
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class AnswerText:
+    """What is to be read of one answer: with `reasons` of each judge, and what a block `left` of it."""
+
+    answer: str
+    reasoning: str | None
+    reasons: Sequence[str]
+    left: str | None
+
+    @property
+    def size(self) -> int:
+        """Number of characters."""
+        return len(self.answer) + len(self.reasoning or "") + sum(map(len, self.reasons)) + len(self.left or "")
 
 
 @dataclass
 class Names:
     """Texts that come again and again, each once, in the order in which they came."""
 
-    known: dict[str | None, int] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
 
     def place(self, name: str | None) -> int:
         """Return the place of a text; -1 for None."""
@@ -36,82 +72,43 @@ class Names:
 
 @dataclass
 class Columns:
-    """What the page knows of rows, answers and verdicts; an answer has the same place in all of its columns."""
+    """What the page knows; an answer has the same place in `answers`, in `verdicts` of each judge, and in `texts`."""
 
-    rows: dict[str, list[Any]]
-    answers: dict[str, list[Any]]
-    verdicts: list[dict[str, list[Any]]]
-    prompts: list[Any]  # messages, or nothing where no text is shown
-    texts: list[tuple[str, str | None, list[str], str | None]]  # answer, reasoning, reasons, what a block left
-    names: dict[str, list[Any]]
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  # ROWS of each
+    answers: list[tuple[Any, ...]] = field(default_factory=list)  # ANSWERS of each
+    verdicts: list[list[tuple[Any, ...]]] = field(default_factory=list)  # by judge, VERDICTS of each
+    prompts: list[Any] = field(default_factory=list)  # messages of each prompt
+    texts: list[AnswerText] = field(default_factory=list)
+    names: dict[str, Names] = field(default_factory=lambda: {name: Names() for name in NAMES})
 
-
-@dataclass(frozen=True)
-class Cell:
-    """The files of one (model, split); verdicts by judge, in the order of the study. Files may be missing."""
-
-    model: str
-    answers: Path
-    verdicts: Sequence[Path]
-
-
-def columns_of(splits: Iterable[tuple[str, str, Path, Sequence[Cell]]], judges: int, labels_only: bool) -> Columns:
-    """Return the columns of a study.
-
-    Args:
-        splits: name, scored turns (`dialogues.scored_turns`), prompts and cells of each split, cells in the order of
-            the models.
-        judges: their number.
-        labels_only: leaves out all that prompts, answers and judges say.
-    """
-    categories, languages, states, kinds, blocks, judged = (Names() for _ in range(6))
-    rows: dict[str, list[Any]] = {name: [] for name in ROWS}
-    answers: dict[str, list[Any]] = {name: [] for name in ANSWERS if not (labels_only and name == "id")}
-    verdicts: list[dict[str, list[Any]]] = [{name: [] for name in VERDICTS} for _ in range(judges)]
-    prompts: list[Any] = []
-    ids: list[str] = []
-    texts: list[tuple[str, str | None, list[str], str | None]] = []
-    for place, (_, scored, path, cells) in enumerate(splits):
-        found = _cell_rows(cells)
-        for prompt in read_jsonl(path):
-            turns = sorted(found.get(prompt["id"], {0: []}))
-            counting, language = scored_turns(prompt, scored), language_of(prompt)
-            for turn in turns:
-                row = len(rows["split"])
-                values = (place, len(prompts), turn, int(is_dialogue(prompt)), int(turn in counting))
-                values += (categories.place(prompt.get("category")), languages.place(language))
-                _append(rows, values)
-                for model, answer, said in found.get(prompt["id"], {}).get(turn, ()):
-                    block = answer.get("blocked") or {}
-                    shown = {name: block[name] for name in BLOCK_FIELDS if block.get(name)}
-                    by = blocks.place(json.dumps(shown, sort_keys=True) if answer["state"] == "blocked" else None)
-                    logprob = answer.get("answer_logprob")
-                    own = (row, model, answer["sample"], states.place(answer["state"]), by)
-                    own += (None if logprob is None else round(logprob, 3), answer.get("answer_tokens"))
-                    own += (int(bool(answer.get("declared"))), answer.get("marks") or 0)
-                    _append(answers, own if labels_only else (*own, answer_id(answer["answer"])[:10]))
-                    for column, verdict in zip(verdicts, said, strict=True):
-                        _append(column, _verdict(verdict, kinds, judged))
-                    if not labels_only:
-                        reasons = [reason_of(verdict) for verdict in said]
-                        texts.append((answer["answer"], answer.get("reasoning"), reasons, block.get("partial")))
-            prompts.append(None if labels_only else [[m["role"], m["content"]] for m in prompt["messages"]])
-            ids.append(prompt["id"])
-    names: dict[str, list[Any]] = {"categories": list(categories.known), "languages": list(languages.known)}
-    names |= {"states": list(states.known), "kinds": list(kinds.known), "judged": list(judged.known)}
-    names |= {"prompts": ids}
-    names["blocks"] = [json.loads(str(block)) for block in blocks.known]
-    return Columns(rows, answers, verdicts, prompts, texts, names)
+    def head(self, labels_only: bool) -> dict[str, Any]:
+        """Return all that is no text, by column."""
+        names: dict[str, list[Any]] = {name: list(of.known) for name, of in self.names.items()}
+        names["blocks"] = [json.loads(block) for block in names["blocks"]]
+        answers = _by_column(ANSWERS, self.answers)
+        if labels_only:
+            del answers["id"]  # it would prove what somebody guesses of a text
+        verdicts = [_by_column(VERDICTS, of) for of in self.verdicts]
+        return {"names": names, "rows": _by_column(ROWS, self.rows), "answers": answers, "verdicts": verdicts}
 
 
-ROWS = ("split", "prompt", "turn", "dialogue", "scored", "category", "language")
-ANSWERS = ("row", "model", "sample", "state", "block", "logprob", "tokens", "declared", "marks", "id")
-VERDICTS = ("label", "p", "kind", "state")
-
-
-def _append(columns: Mapping[str, list[Any]], values: Iterable[Any]) -> None:
-    for column, value in zip(columns.values(), values, strict=False):
-        column.append(value)
+def columns_of(splits: Iterable[ShownSplit], judges: int) -> Columns:
+    """Return what the page knows of splits under this number of judges."""
+    columns = Columns(verdicts=[[] for _ in range(judges)])
+    for place, split in enumerate(splits):
+        found = _cell_rows(split.cells)
+        for prompt in read_jsonl(split.prompts):
+            of_prompt = found.get(prompt["id"], {})
+            counting = scored_turns(prompt, split.scored)
+            about = (columns.names["prompts"].place(f"{place} {prompt['id']}"), is_dialogue(prompt))
+            about += (columns.names["categories"].place(prompt.get("category")),)
+            about += (columns.names["languages"].place(language_of(prompt)),)
+            columns.prompts.append([[message["role"], message["content"]] for message in prompt["messages"]])
+            for turn in sorted(of_prompt) or [0]:
+                for model, answer, said in of_prompt.get(turn, ()):
+                    _add(columns, model, answer, said)
+                columns.rows.append((place, turn, int(turn in counting), *about))
+    return columns
 
 
 def _cell_rows(cells: Sequence[Cell]) -> dict[str, dict[int, list[tuple[int, Row, list[Row | None]]]]]:
@@ -119,46 +116,71 @@ def _cell_rows(cells: Sequence[Cell]) -> dict[str, dict[int, list[tuple[int, Row
     found: dict[str, dict[int, list[tuple[int, Row, list[Row | None]]]]] = {}
     for model, cell in enumerate(cells):
         said = [{place_of(row): row for row in read_jsonl(path)} if path.is_file() else {} for path in cell.verdicts]
-        own = sorted(read_jsonl(cell.answers), key=place_of) if cell.answers.is_file() else ()
-        for answer in own:
-            verdicts = [of.get(place_of(answer)) for of in said]
-            turns = found.setdefault(answer["prompt_id"], {})
-            turns.setdefault(answer["turn"], []).append((model, answer, verdicts))
+        for answer in sorted(read_jsonl(cell.answers), key=place_of) if cell.answers.is_file() else ():
+            place = place_of(answer)
+            turns = found.setdefault(place[0], {})
+            turns.setdefault(place[2], []).append((model, answer, [of.get(place) for of in said]))
     return found
 
 
-def _verdict(verdict: Row | None, kinds: Names, states: Names) -> tuple[int, float | None, int, int]:
-    """Return the columns of a verdict; a label counts only where the judge judged."""
+def _add(columns: Columns, model: int, answer: Row, said: Sequence[Row | None]) -> None:
+    """Add an answer to the row that is begun."""
+    names, block, logprob = columns.names, answer.get("blocked") or {}, answer.get("answer_logprob")
+    who = None
+    if answer["state"] == BLOCKED:
+        who = json.dumps({name: block[name] for name in BLOCK_FIELDS if block.get(name)}, sort_keys=True)
+    columns.answers.append(
+        (
+            *(len(columns.rows), model, answer["sample"], names["states"].place(answer["state"])),
+            *(names["blocks"].place(who), None if logprob is None else round(logprob, 3), answer.get("answer_tokens")),
+            *(int(bool(answer.get("declared"))), answer.get("marks") or 0, answer_id(answer["answer"])),
+        )
+    )
+    for of, verdict in zip(columns.verdicts, said, strict=True):
+        of.append(_verdict(verdict, names))
+    reasons = [reason_of(verdict) for verdict in said]
+    columns.texts.append(AnswerText(answer["answer"], answer.get("reasoning"), reasons, block.get("partial")))
+
+
+def _verdict(verdict: Row | None, names: Mapping[str, Names]) -> tuple[int, float | None, int, int]:
+    """Return VERDICTS of a verdict; without one, and without a label, -1 takes their places."""
     if verdict is None:
         return -1, None, -1, -1
-    label = LABELS.index(verdict["label"]) if verdict.get("label") in LABELS else -1
-    p = verdict.get("p_refusal")
-    rounded = None if p is None else round(p, 3)
-    return label, rounded, kinds.place(verdict.get("kind")), states.place(verdict["state"])
+    label, p = verdict.get("label"), verdict.get("p_refusal")
+    kind, state = names["kinds"].place(verdict.get("kind")), names["judged"].place(verdict["state"])
+    return LABELS.index(label) if label in LABELS else -1, None if p is None else round(p, 3), kind, state
+
+
+def _by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=False)} or {
+        name: [] for name in names
+    }
 
 
 def reason_of(verdict: Row | None) -> str:
-    """Return what a judge says beside its label, a field a line; sentences come without the field's name."""
-    raw: Mapping[str, Any] = (verdict or {}).get("raw") or {}
-    lines = [str(raw[name]) for name in AS_THEY_ARE if raw.get(name)]
+    """Return what a judge says beside its label, a field a line; sentences come first, without the field's name."""
+    raw: Mapping[str, Any] = (verdict and verdict.get("raw")) or {}
+    sentences, fields = [], []
     for name, value in raw.items():
-        if name not in AS_THEY_ARE and value not in (None, "", [], {}):
+        if name in SENTENCES and value:
+            sentences.append(str(value))
+        elif value not in (None, "", [], {}):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            lines.append(f"{name}: {text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + ' ...'}")
-    return "\n".join(lines)
+            fields.append(f"{name}: {text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + ' ...'}")
+    return "\n".join(sentences + fields)
 
 
-def parts_of(columns: Columns) -> Iterator[dict[str, Any]]:
+def parts_of(texts: Sequence[AnswerText]) -> Iterator[dict[str, Any]]:
     """Yield the texts of answers in parts, each with the place of its first answer."""
     first, size = 0, 0
-    for number, (answer, reasoning, reasons, left) in enumerate(columns.texts, 1):
-        size += len(answer) + len(reasoning or "") + sum(map(len, reasons)) + len(left or "")
-        if size >= PART or number == len(columns.texts):
-            own = columns.texts[first:number]
-            part: dict[str, Any] = {"first": first, "answers": [text[0] for text in own]}
-            part["reasoning"] = {place: text[1] for place, text in enumerate(own) if text[1]}
-            part["reasons"] = [[text[2][judge] for text in own] for judge in range(len(columns.verdicts))]
-            part["left"] = {place: text[3] for place, text in enumerate(own) if text[3]}
+    for number, text in enumerate(texts, 1):
+        size += text.size
+        if size >= PART or number == len(texts):
+            own = texts[first:number]
+            part: dict[str, Any] = {"first": first, "answers": [one.answer for one in own]}
+            part["reasoning"] = {place: one.reasoning for place, one in enumerate(own) if one.reasoning}
+            part["reasons"] = [list(of) for of in zip(*(one.reasons for one in own), strict=True)]
+            part["left"] = {place: one.left for place, one in enumerate(own) if one.left}
             yield part
             first, size = number, 0
 

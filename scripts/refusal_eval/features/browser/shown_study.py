@@ -34,4 +34,3 @@ def shown_study(study: Study) -> dict[str, Any]:
         "judges": [{"name": name, "label": study.label("judge", name)} for name in study.judges],
         "primary": study.primary_judge,
     }
-

@@ -122,13 +122,14 @@ function showReading() {
   for (const model of shownModels()) {
     const column = element("div", undefined, "column"), title = element("h3", visible(study.models[model].label));
     const rate = rateWords(chosen.judge, model, rows.split[reading]);
-    title.append(element("small", rate ? `whole cell: ${rate.value} %${rate.interval} · ${leftWords(rows.split[reading], model)} left` : "no rate"));
+    title.append(element("small", rate ? `whole cell: ${rate.value} %${rate.interval}` : "no rate of the cell"));
     column.append(title);
     for (let a = study.first[reading]; a < study.first[reading + 1]; a++) if (study.answers.model[a] === model) column.append(card(a));
     if (column.childElementCount === 1) column.append(element("p", "No answer.", "small"));
     beside.append(column);
   }
   box.replaceChildren(bar, prompt, beside);
+  box.style.setProperty("--seen", `${box.clientWidth - 30}px`);
 }
 
 function card(answer) {

@@ -24,6 +24,14 @@ function filterOf(key, title, values, codes, group) {
   return { key, title, group: group || title, values, codes, counts: new Int32Array(values.length), left: 0 };
 }
 
+// A filter without the values that no answer has; kinds change with the judge.
+function used(filter) {
+  if (filter.key === "kind") return filter;
+  const seen = new Set(filter.codes), values = filter.values.filter((_, i) => seen.has(i));
+  const places = filter.values.map((value) => values.indexOf(value));
+  return filterOf(filter.key, filter.title, values, filter.codes.map((code) => (code < 0 ? -1 : places[code])), filter.group);
+}
+
 const byAnswer = (of) => Int16Array.from({ length: study.n }, (_, a) => of(a));
 const labelled = (names, labels) => names.map((name, i) => ({ name, label: labels ? labels[i] : name }));
 
@@ -45,9 +53,9 @@ function makeFilters() {
     filterOf("blocked", "Blocked by", labelled(blocks), Int16Array.from(answers.block)),
     filterOf("category", "Category", labelled(names.categories), byRow(rows.category)),
     filterOf("language", "Language", labelled(names.languages), byRow(rows.language)),
-    filterOf("kind", "Kind of refusal", labelled(names.kinds), new Int16Array(study.n)),
+    filterOf("kind", "Kind of refusal (chosen judge)", labelled(names.kinds), new Int16Array(study.n)),
     filterOf("turn", "Turn", labelled([...new Set(rows.turn)].sort((a, b) => a - b).map(String)), byRow(rows.turn)),
-  ].filter((filter) => filter.values.length > 1 || (filter.key === "blocked" && filter.values.length));
+  ].map(used).filter((filter) => filter.values.length > 1 || (filter.key === "blocked" && filter.values.length));
   filters = [
     ...many,
     ...(study.judges.length > 1 ? [yes("differ.judges", "yes", "judges differ", judgesDiffer)] : []),

@@ -3,8 +3,9 @@
 
 const DOT = 14; // pixels of a dot and its margins
 const BESIDE = 10; // dots on one line of a cell
+const FIRST = { least: 200, wanted: 620 }; // pixels of the column with prompts
 let lines = []; // what the list shows: places of rows, and -1 - split for the heading of a split
-let height = 46;
+let height = 50;
 let selected = 0; // place in `lines`
 
 function layOut() {
@@ -12,13 +13,16 @@ function layOut() {
   let before = -1;
   for (const row of left.rows) {
     const split = study.rows.split[row];
-    if (chosen.grouped && split !== before) lines.push(-1 - split), (before = split);
+    // The first split is named above the list.
+    if (chosen.grouped && split !== before && before !== -1) lines.push(-1 - split);
+    before = split;
     lines.push(row);
   }
-  height = Math.max(46, 18 + 13 * Math.ceil(study.samples / BESIDE));
-  const cell = Math.max(104, 14 + DOT * Math.min(study.samples, BESIDE)), list = at("list"), models = shownModels();
+  height = Math.max(50, 18 + 13 * Math.ceil(study.samples / BESIDE));
+  const list = at("list"), models = shownModels(), least = Math.max(96, 20 + DOT * Math.min(study.samples, BESIDE));
+  const cell = Math.max(least, Math.min(150, Math.floor((list.clientWidth - FIRST.wanted) / models.length)));
   const room = list.clientWidth - cell * models.length;
-  list.style.setProperty("--first", `${Math.max(230, Math.min(room, 900))}px`);
+  list.style.setProperty("--first", `${Math.max(FIRST.least, room)}px`);
   list.style.setProperty("--cell", `${cell}px`);
   list.style.setProperty("--models", models.length);
   list.style.setProperty("--height", `${height}px`);
@@ -38,12 +42,7 @@ function showColumns() {
     head.setAttribute("role", "columnheader");
     head.title = visible(study.models[model].label);
     head.append(element("b", visible(study.models[model].label)));
-    if (split !== null) {
-      const rate = rateWords(chosen.judge, model, split);
-      const words = element("small", rate ? `${rate.value}${rate.interval}` : "no rate");
-      if (rate) words.title = `Refusal rate of the whole cell: ${rate.value} %, ${rate.level} % interval${rate.interval}, ${many(rate.n, "prompt")}`;
-      head.append(words, element("small", leftWords(split, model)));
-    }
+    if (split !== null) head.append(...cellWords(split, model));
     cells.push(head);
   }
   at("columns").replaceChildren(...cells);
@@ -54,16 +53,24 @@ const splitWords = (split) => {
   return `${EXPECTED[expectation]} · rates: ${reading}, ${study.judges[chosen.judge].label}`;
 };
 
-function leftWords(split, model) {
-  const cell = split * study.models.length + model, n = left.byCell[cell], of = left.ofCell[cell];
-  return of ? `${count(n)} of ${count(of)} · ${percent(n / of)}` : "no answers";
+// What the results table says of a whole cell, and what the filters leave of its answers.
+function cellWords(split, model) {
+  const rate = rateWords(chosen.judge, model, split), cell = split * study.models.length + model;
+  const n = left.byCell[cell], of = left.ofCell[cell];
+  const words = [rate ? `${rate.value} %` : "no rate", rate ? rate.interval.trim() : "", of ? `${count(n)} · ${percent(n / of)}` : "no answers"];
+  const made = words.map((text) => element("small", text));
+  if (rate) made[0].title = made[1].title = `Refusal rate of the whole cell, ${rate.level} % interval: ${rate.value} %${rate.interval}, ${many(rate.n, "prompt")}`;
+  made[0].className = "rate";
+  made[2].title = `The filters leave ${count(n)} of ${many(of, "answer")}`;
+  return made;
 }
 
 function splitInView() {
   if (!lines.length) return null;
   if (chosen.grouped) {
-    const line = lines[Math.min(Math.floor(at("list").scrollTop / height), lines.length - 1)];
-    return line < 0 ? -1 - line : study.rows.split[line];
+    let place = Math.min(Math.floor(at("list").scrollTop / height), lines.length - 1);
+    if (lines[place] < 0 && place > 0) place--; // a heading that can be seen itself
+    return study.rows.split[lines[place]];
   }
   const splits = new Set(left.rows.map((row) => study.rows.split[row]));
   return splits.size === 1 ? [...splits][0] : null;
@@ -75,9 +82,9 @@ function headingLine(split) {
   first.append(element("b", visible(study.splits[split].label)), element("small", splitWords(split)));
   line.append(first);
   for (const model of shownModels()) {
-    const cell = element("div"), rate = rateWords(chosen.judge, model, split);
+    const cell = element("div");
     cell.setAttribute("role", "gridcell");
-    cell.append(element("small", rate ? `${rate.value}${rate.interval}` : "no rate"), element("small", leftWords(split, model)));
+    cell.append(...cellWords(split, model));
     line.append(cell);
   }
   return line;

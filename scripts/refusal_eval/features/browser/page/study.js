@@ -39,7 +39,7 @@ function takeHead(head) {
   for (let r = rows.split.length - 1; r >= 0; r--) study.first[r] = Math.min(study.first[r], study.first[r + 1]);
   study.rateOf = new Map();
   for (const [judge, model, split, ...rate] of study.rates) study.rateOf.set(JSON.stringify([judge, model, split]), rate);
-  study.isDialogue = (row) => rows.dialogue[row] === 1;
+  study.isDialogue = (row) => rows.dialogue[row];
   study.dialogues = rows.dialogue.some(Boolean);
   study.samples = 1;
   for (const sample of answers.sample) if (sample >= study.samples) study.samples = sample + 1;
@@ -71,7 +71,7 @@ function takePart({ first, answers, reasoning, reasons, left, tokens }) {
   for (const [i, own] of Object.entries(tokens || {})) texts.tokens[first + +i] = own;
 }
 
-const idOf = (row) => study.names.prompts[study.rows.prompt[row]];
+const idOf = (row) => study.names.prompts[study.rows.prompt[row]].split(" ")[1];
 const splitOf = (row) => study.splits[study.rows.split[row]];
 const stateOf = (answer) => study.names.states[study.answers.state[answer]];
 
