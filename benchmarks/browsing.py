@@ -25,10 +25,10 @@ from measuring import ROOT, print_head, print_limit, timed
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser import Browser  # noqa: E402
+from browser import Browser  # type: ignore[import-not-found]
 
-from refusal_eval.report.results.results_files import Result, results_csv, table_rows  # noqa: E402
-from refusal_eval.stats.estimates.estimate import Estimate  # noqa: E402
+from refusal_eval.report.results.results_files import Result, results_csv, table_rows
+from refusal_eval.stats.estimates.estimate import Estimate
 
 MEGABYTES, WRITTEN, SEEN, SEARCHED = 40.0, 6.0, 3.0, 0.2
 WORDS_OF_ANSWER = 170
@@ -105,8 +105,9 @@ def searched(browser: Browser, query: str, regex: bool) -> float:
     times = []
     for _ in range(5):
         times.append(
-            browser.run(
-                f"""(() => {{
+            float(
+                browser.run(
+                    f"""(() => {{
                   chosen.regex = {json.dumps(regex)};
                   at('query').value = '';
                   at('query').dispatchEvent(new Event('input'));
@@ -117,6 +118,7 @@ def searched(browser: Browser, query: str, regex: bool) -> float:
                   at('list').offsetHeight;
                   return (performance.now() - begun) / 1000;
                 }})()"""
+                )
             )
         )
     print(f"{'':<4}{browser.text('#counts')}")

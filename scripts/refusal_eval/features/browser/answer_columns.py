@@ -100,9 +100,11 @@ def columns_of(splits: Iterable[ShownSplit], judges: int) -> Columns:
         for prompt in read_jsonl(split.prompts):
             of_prompt = found.get(prompt["id"], {})
             counting = scored_turns(prompt, split.scored)
-            about = (columns.names["prompts"].place(f"{place} {prompt['id']}"), is_dialogue(prompt))
-            about += (columns.names["categories"].place(prompt.get("category")),)
-            about += (columns.names["languages"].place(language_of(prompt)),)
+            about = (
+                *(columns.names["prompts"].place(f"{place} {prompt['id']}"), is_dialogue(prompt)),
+                columns.names["categories"].place(prompt.get("category")),
+                columns.names["languages"].place(language_of(prompt)),
+            )
             columns.prompts.append([[message["role"], message["content"]] for message in prompt["messages"]])
             for turn in sorted(of_prompt) or [0]:
                 for model, answer, said in of_prompt.get(turn, ()):

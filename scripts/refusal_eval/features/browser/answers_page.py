@@ -66,7 +66,7 @@ def page_of(head: Mapping[str, Any], prompts: list[Any], parts: Iterable[Mapping
 
 
 def packed(value: Any) -> str:
-    """Return JSON, compressed, in base64. Half of a surrogate pair, which UTF-8 cannot hold, stays as JSON writes it."""
+    """Return JSON, compressed, in base64; half of a surrogate pair, which UTF-8 cannot hold, as JSON escapes it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     content = text.encode("utf-8", errors="backslashreplace")
     return base64.b64encode(gzip.compress(content, LEVEL, mtime=0)).decode("ascii")

@@ -195,7 +195,7 @@ function textsOf(answer) {
   if (study.isDialogue(study.answers.row[answer]) && study.rows.turn[study.answers.row[answer]] > 0)
     made.push(folded("Conversation so far", () => messageBlocks(spoken(study.answers.row[answer], answer))));
   if (texts.tokens[answer]) made.push(folded("Log-probability by token", () => tokensOf(answer)));
-  made.push(markLine(answer));
+  if (READABLE.includes(stateOf(answer))) made.push(markLine(answer));
   return made;
 }
 

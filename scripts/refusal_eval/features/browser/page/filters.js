@@ -49,7 +49,7 @@ function makeFilters() {
     ...study.judges.map((judge, j) =>
       filterOf(`label.${judge.name}`, study.judges.length === 1 ? "Label" : `Label: ${judge.label}`, labelled([...LABELS, NONE], ["refusal", "partial refusal", "compliance", "no label"]), byAnswer((a) => (study.verdicts[j].label[a] < 0 ? 3 : study.verdicts[j].label[a]))),
     ),
-    filterOf("state", "State", labelled(names.states, names.states.map((state) => (state === "truncated" ? "cut off (truncated)" : state.replaceAll("_", " ")))), Int16Array.from(answers.state)),
+    filterOf("state", "State", labelled(names.states, names.states.map((state) => (state === "truncated" ? "cut off" : state.replaceAll("_", " ")))), Int16Array.from(answers.state)),
     filterOf("blocked", "Blocked by", labelled(blocks), Int16Array.from(answers.block)),
     filterOf("category", "Category", labelled(names.categories), byRow(rows.category)),
     filterOf("language", "Language", labelled(names.languages), byRow(rows.language)),
@@ -248,7 +248,7 @@ function showFilters() {
 
 function probabilityFilter() {
   const set = element("fieldset"), range = element("div", undefined, "range");
-  set.append(element("legend", "Probability of a refusal (judge)"), range);
+  set.append(element("legend", "Probability of a refusal (chosen judge)"), range);
   for (const [id, label] of [["p-low", "from"], ["p-high", "to"]]) {
     const box = element("input");
     Object.assign(box, { type: "number", id, min: 0, max: 1, step: 0.05 });

@@ -3,7 +3,7 @@
 
 const DOT = 14; // pixels of a dot and its margins
 const BESIDE = 10; // dots on one line of a cell
-const FIRST = { least: 200, wanted: 620 }; // pixels of the column with prompts
+const FIRST = { least: 200, wanted: 400 }; // pixels of the column with prompts
 let lines = []; // what the list shows: places of rows, and -1 - split for the heading of a split
 let height = 50;
 let selected = 0; // place in `lines`

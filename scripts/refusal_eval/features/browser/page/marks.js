@@ -61,6 +61,7 @@ function updateMarkFilter() {
 }
 
 function give(answer, label) {
+  if (!READABLE.includes(stateOf(answer))) return;
   const before = marks.get(answer) || { comment: "" };
   if (before.label === label) marks.delete(answer);
   else marks.set(answer, { ...before, label });

@@ -9,7 +9,7 @@ const BLOCKED = "blocked";
 const at = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en-GB").format;
 const many = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${share === 1 ? 100 : (100 * share).toFixed(1)} %`;
 
 let study; // the head: names, columns of rows, answers and verdicts, rates of cells
 let prompts = []; // messages of each prompt, [role, text]
