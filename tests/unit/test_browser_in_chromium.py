@@ -1,4 +1,4 @@
-"""The browser's page in a real Chromium: looked through by keys and filters, marked, linked to; nothing gets out of it."""
+"""The browser's page in a real Chromium: looked through by keys and filters, marked, linked to; nothing gets out."""
 
 import json
 import subprocess
@@ -20,7 +20,18 @@ from refusal_eval.features.labelling import audit_command
 pytestmark = [pytest.mark.full, pytest.mark.feature("browser")]
 
 AXE = "axe-playwright-python==0.1.8"  # carries axe-core, which is not ours to copy
-READY = "new Promise((done) => { const look = () => document.body.dataset.ready === 'texts' ? done(1) : setTimeout(look, 10); look(); })"
+READY = """new Promise((done) => {
+  const look = () => (document.body.dataset.ready === 'texts' ? done(1) : setTimeout(look, 10));
+  look();
+})"""
+WARNED = READY.replace("document.body.dataset.ready === 'texts'", "document.querySelector('#waiting.warning')")
+SERIOUS = """axe.run().then(({ violations }) =>
+  violations
+    .filter(({ impact }) => ['serious', 'critical'].includes(impact))
+    .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))"""
+TAGS_IN_TEXTS = "[...new Set([...document.querySelectorAll('#reading .text *')].map((one) => one.tagName))]"
+DOTS = """[...document.querySelectorAll('.row:not(.head)')].slice(0, 2)
+  .map((row) => [...row.querySelectorAll('.dot')].map((dot) => dot.className))"""
 ANSWERS = 2 * 4 * 3 * (1 + 1 + 2)  # models, prompts, samples; one split has two turns
 
 
@@ -60,8 +71,9 @@ def tick(browser: Browser, legend: str, name: str) -> tuple[str, str]:
     """Click a value of a filter; return its number and share, as shown before."""
     found = browser.run(
         f"""(() => {{
-          const set = [...document.querySelectorAll('fieldset')].find((one) => one.firstChild.textContent === {json.dumps(legend)});
-          const line = [...set.querySelectorAll('.value')].find((one) => one.querySelector('.name').textContent === {json.dumps(name)});
+          const called = (name) => (one) => one.querySelector('legend, .name').textContent === name;
+          const set = [...document.querySelectorAll('fieldset')].find(called({json.dumps(legend)}));
+          const line = [...set.querySelectorAll('.value')].find(called({json.dumps(name)}));
           const shown = ['.n', '.share'].map((part) => line.querySelector(part).textContent);
           line.querySelector('input').click();
           return shown;
@@ -70,10 +82,18 @@ def tick(browser: Browser, legend: str, name: str) -> tuple[str, str]:
     return found[0], found[1]
 
 
+def unfold(browser: Browser, title: str) -> None:
+    """Unfold all that has this title, and wait until it is shown."""
+    titled = f"[...document.querySelectorAll('summary')].filter((one) => one.textContent === {json.dumps(title)})"
+    browser.run(f"{titled}.forEach((one) => one.click())")
+    browser.run("new Promise((done) => setTimeout(done, 100))")
+
+
 def search(browser: Browser, text: str) -> None:
     browser.press("/")
     browser.run("document.getElementById('query').select()")
-    browser.press(*text, "Enter")
+    browser.call("Input.insertText", text=text)
+    browser.press("Enter")
 
 
 def test_rows_are_prompts_columns_models_and_dots_answers(browser: Browser, page: str) -> None:
@@ -83,9 +103,7 @@ def test_rows_are_prompts_columns_models_and_dots_answers(browser: Browser, page
         "safe",
         *MODELS,
     ]
-    dots = browser.run(
-        "[...document.querySelectorAll('.row:not(.head)')].slice(0, 2).map((row) => [...row.querySelectorAll('.dot')].map((dot) => dot.className))"
-    )
+    dots = browser.run(DOTS)
     assert dots[0][:3] == ["dot compliance", "dot compliance", "dot partial least"]  # p of .55: unsure
     assert dots[0][3:] == ["dot refusal"] * 3
     assert dots[1][:3] == ["dot compliance", "dot compliance", "dot blocked"]
@@ -187,9 +205,7 @@ def test_answers_stand_side_by_side_with_all_that_is_known_of_them(browser: Brow
     assert "2 of 16 · safe (should comply) · topic 1 · Latin script · prompt safe000000000001" in shown
     assert "by: classifier · stage: answer · category: violence · code: stop" in shown
     assert "First, you" not in shown
-    browser.run(
-        "[...document.querySelectorAll('summary')].find((one) => one.textContent.startsWith('What was written')).click()"
-    )
+    unfold(browser, "What was written before the block")
     assert "First, you" in browser.text("#reading")
     assert "-0.50 nats a token · 7 tokens" in shown and "whole cell: 35.0 % [25.0, 45.0]" in shown
     assert "unparsable" in shown and "compliance · p 0.02" in shown
@@ -201,10 +217,7 @@ def test_answers_stand_side_by_side_with_all_that_is_known_of_them(browser: Brow
     browser.run("location.hash = '#row=talk/talk000000000001/1'")
     browser.run("new Promise((done) => setTimeout(done, 100))")
     assert "turn 2" in browser.text("#reading")
-    browser.run(
-        "for (const one of document.querySelectorAll('summary')) if (one.textContent === 'Conversation so far') one.click()"
-    )
-    browser.run("new Promise((done) => setTimeout(done, 100))")
+    unfold(browser, "Conversation so far")
     assert "Answer 0 of model-b to talk 1, turn 0." in browser.text("#reading")
     assert browser.reported == []
 
@@ -243,9 +256,8 @@ def test_marks_are_kept_exported_and_read_back_as_labels(
     show(browser, page)
     browser.press("Enter", "ArrowRight", "ArrowRight", "2", "n", "1", "n", "3", "3")  # the last is taken back
     assert browser.text("#marked") == "2 marks"
-    browser.run(
-        "(() => { const box = document.querySelector('.give input'); box.value = '=1+1'; box.dispatchEvent(new Event('input')); })()"
-    )
+    browser.click(".give input")
+    browser.call("Input.insertText", text="=1+1")
     browser.reload()
     browser.run(READY)
     assert browser.text("#marked") == "2 marks"
@@ -278,9 +290,8 @@ def test_hostile_answers_are_shown_as_they_are_and_run_nothing(browser: Browser,
         browser.run("document.querySelectorAll('#reading details').forEach((one) => { one.open = true })")
         browser.run("document.querySelectorAll('.answer button').forEach((one) => one.click())")
         shown = browser.run("document.querySelector('.answer .text').textContent")
-        # Half of a pair has no form in UTF-8, by which the text comes here.
         assert shown == visible(text), number
-        tags = browser.run("[...new Set([...document.querySelectorAll('#reading .text *')].map((one) => one.tagName))]")
+        tags = browser.run(TAGS_IN_TEXTS)
         assert tags == []
         browser.press("j")
     browser.press("Escape")
@@ -289,7 +300,7 @@ def test_hostile_answers_are_shown_as_they_are_and_run_nothing(browser: Browser,
     browser.click("#regex")
     search(browser, ".")
     browser.press("Enter")
-    marks = browser.run("[...new Set([...document.querySelectorAll('#reading .text *')].map((one) => one.tagName))]")
+    marks = browser.run(TAGS_IN_TEXTS)
     assert marks == ["MARK"]
     assert browser.run("typeof window.owned") == "undefined"
     assert browser.run("document.title") == "Answers of browsed"
@@ -318,9 +329,7 @@ def test_a_browser_without_decompression_says_which_one_has_it(browser: Browser,
     browser.open("about:blank")
     browser.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
     browser.call("Page.navigate", url=page)
-    browser.run(
-        "new Promise((done) => { const look = () => document.querySelector('#waiting.warning') ? done(1) : setTimeout(look, 20); look(); })"
-    )
+    browser.run(WARNED)
     assert "needs DecompressionStream" in browser.text("#waiting") and "Firefox since 113" in browser.text("#waiting")
 
 
@@ -341,11 +350,10 @@ def test_axe_finds_nothing_serious(browser: Browser, page: str, axe: str, dark: 
     show(browser, page)
     browser.dark(dark)
     browser.run(axe + "; 1")
-    look = "axe.run().then(({ violations }) => violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)).map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))"
     for keys in ((), ("t",), ("Enter",), ("1", "r"), ("?",)):
         browser.press(*keys)
         browser.run("new Promise((done) => setTimeout(done, 100))")
-        assert browser.run(look) == [], keys
+        assert browser.run(SERIOUS) == [], keys
 
 
 @pytest.mark.parametrize("width", [700, 1280, 2560])
