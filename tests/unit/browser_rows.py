@@ -1,9 +1,6 @@
 """A small finished study for the tests of the browser: what answers can be, and what they should not do."""
 
-import base64
-import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -219,15 +216,3 @@ def page_text(config: dict[str, Any], labels_only: bool = False) -> str:
     """Return the page of the study."""
     study = Study(config)
     return study_page(shown_study(study), page_paths(study), labels_only)
-
-
-def unpacked(page: str) -> dict[str, Any]:
-    """Return what is packed into a page: `head`, `prompts`, and `texts` in parts."""
-    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    packed = json.loads(found[1])
-    return {name: [_plain(one) for one in of] if name == "texts" else _plain(of) for name, of in packed.items()}
-
-
-def _plain(packed: str) -> Any:
-    return json.loads(gzip.decompress(base64.b64decode(packed)))

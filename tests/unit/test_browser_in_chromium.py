@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from browser import Browser
-from browser_rows import HOSTILE, MODELS, REFUSAL, page_text, unpacked, write_browsed, write_hostile
+from browser_rows import HOSTILE, MODELS, REFUSAL, page_text, write_browsed, write_hostile
+from packed_page import unpacked
 
 from refusal_eval.__main__ import main
 from refusal_eval.core.files import read_jsonl

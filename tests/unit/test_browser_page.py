@@ -14,10 +14,10 @@ from browser_rows import (
     REFUSAL,
     K,
     page_text,
-    unpacked,
     write_browsed,
     write_hostile,
 )
+from packed_page import unpacked
 
 from refusal_eval.__main__ import main
 from refusal_eval.core.errors import UserError
