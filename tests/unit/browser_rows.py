@@ -101,7 +101,8 @@ def answer_row(prompt: str, sample: int, text: str, turn: int = 0, **fields: Any
         "answer_tokens": 7,
         "finish_reason": "stop",
     }
-    return blank | {"prompt_id": prompt, "sample": sample, "turn": turn, "answer": text} | fields
+    key = f"{prompt}-{sample}-{turn}"
+    return blank | {"prompt_id": prompt, "sample": sample, "turn": turn, "answer": text, "key": key} | fields
 
 
 def verdict_row(answer: dict[str, Any], label: str | None, p: float | None, **raw: Any) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def write_hostile(folder: Path) -> dict[str, Any]:
     return config
 
 
-def page_text(config: dict[str, Any], labels_only: bool = False) -> str:
+def page_text(config: dict[str, Any], labels_only: bool = False, **tokens: Any) -> str:
     """Return the page of the study."""
     study = Study(config)
-    return study_page(shown_study(study), page_paths(study), labels_only)
+    return study_page(shown_study(study), page_paths(study), labels_only, **tokens)

@@ -326,6 +326,19 @@ def test_labels_only_shows_dots_and_rates_and_has_nothing_to_read(
     assert browser.reported == []
 
 
+def test_each_token_shows_how_likely_it_was(browser: Browser, config: dict[str, Any], tmp_path: Path) -> None:
+    tokens = {"safe000000000000-0-0": (["Answer", " <b>0</b>"], [-1, -450])}
+    show(browser, written(tmp_path, page_text(config, tokens=tokens)))
+    browser.press("Enter")
+    unfold(browser, "Log-probability by token")
+    spans = "[...document.querySelectorAll('.tokens span')].slice(0, 2)"
+    assert browser.run(f"{spans}.map((one) => [one.textContent, one.className, one.title])") == [
+        ["Answer", "l0", "-0.01 nats (99.0 %)"],
+        [" <b>0</b>", "l4", "-4.50 nats (1.1 %)"],
+    ]
+    assert browser.reported == []
+
+
 def test_a_browser_without_decompression_says_which_one_has_it(browser: Browser, page: str) -> None:
     browser.open("about:blank")
     browser.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")

@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packed_page import unpacked
 from program import in_process
-from project import Project, copy_of
+from project import Project, copy_of, make_project
 from test_recorded import recorded_project
 
 from refusal_eval.core.files import read_jsonl
@@ -58,3 +59,24 @@ def test_it_is_made_again_where_what_it_shows_changes_and_when_it_is_deleted(fin
     assert head["models"] == [{"name": "theirs", "label": "Their model"}]
     os.remove(finished.results / "browser.html")
     assert finished.planned() == {"browser": 1}
+
+
+def test_tokens_of_the_store_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    project.complete()
+    run = in_process("browse", "study.yaml", "--tokens", cwd=project.folder)
+    assert run.returncode == 0, run.stderr
+    found = unpacked((project.results / "browser.html").read_text("utf-8"))
+    texts = [text for part in found["texts"] for text in part["answers"]]
+    tokens = {place + part["first"]: own for part in found["texts"] for place, own in by_place(part["tokens"])}
+    assert f"The store has tokens of {len(tokens)} answers" in run.stdout
+    assert len(tokens) == len(texts)
+    for place, (written, hundredths) in tokens.items():
+        assert len(written) == len(hundredths) == len(texts[place]) + 1 and written[-1] == "<|im_end|>"
+        assert all(-1000 < value < 0 for value in hundredths)
+    run = in_process("browse", "study.yaml", "--tokens", "--labels-only", cwd=project.folder)
+    assert run.returncode == 1 and "leave one of the two out" in run.stderr
+
+
+def by_place(part: dict[str, Any]) -> list[tuple[int, Any]]:
+    return [(int(place), own) for place, own in part.items()]

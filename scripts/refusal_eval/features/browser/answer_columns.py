@@ -52,6 +52,7 @@ class AnswerText:
     reasoning: str | None
     reasons: Sequence[str]
     left: str | None
+    key: str | None = None  # of the request behind it
 
     @property
     def size(self) -> int:
@@ -141,7 +142,9 @@ def _add(columns: Columns, model: int, answer: Row, said: Sequence[Row | None]) 
     for of, verdict in zip(columns.verdicts, said, strict=True):
         of.append(_verdict(verdict, names))
     reasons = [reason_of(verdict) for verdict in said]
-    columns.texts.append(AnswerText(answer["answer"], answer.get("reasoning"), reasons, block.get("partial")))
+    columns.texts.append(
+        AnswerText(answer["answer"], answer.get("reasoning"), reasons, block.get("partial"), answer.get("key"))
+    )
 
 
 def _verdict(verdict: Row | None, names: Mapping[str, Names]) -> tuple[int, float | None, int, int]:
@@ -172,8 +175,12 @@ def reason_of(verdict: Row | None) -> str:
     return "\n".join(sentences + fields)
 
 
-def parts_of(texts: Sequence[AnswerText]) -> Iterator[dict[str, Any]]:
-    """Yield the texts of answers in parts, each with the place of its first answer."""
+def parts_of(texts: Sequence[AnswerText], tokens: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the texts of answers in parts, each with the place of its first answer.
+
+    Args:
+        tokens: those of answers, by the key of their request (`stored_tokens.TokenTexts`).
+    """
     first, size = 0, 0
     for number, text in enumerate(texts, 1):
         size += text.size
@@ -183,6 +190,9 @@ def parts_of(texts: Sequence[AnswerText]) -> Iterator[dict[str, Any]]:
             part["reasoning"] = {place: one.reasoning for place, one in enumerate(own) if one.reasoning}
             part["reasons"] = [list(of) for of in zip(*(one.reasons for one in own), strict=True)]
             part["left"] = {place: one.left for place, one in enumerate(own) if one.left}
+            if tokens:
+                of_own = ((place, tokens.get(one.key or "")) for place, one in enumerate(own))
+                part["tokens"] = {place: known for place, known in of_own if known}
             yield part
             first, size = number, 0
 

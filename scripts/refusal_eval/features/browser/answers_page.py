@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from refusal_eval.core.errors import UserError
@@ -20,7 +21,9 @@ LEVEL = 4  # of compression: 6 takes four times as long for a twelfth of the siz
 THREADS = 2
 
 
-def study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool) -> str:
+def study_page(
+    shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool, tokens: Mapping[str, Any] = MappingProxyType({})
+) -> str:
     """Return the page of a study; splits and cells that are not there yet are left out.
 
     Args:
@@ -28,18 +31,19 @@ def study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool) -
         paths: the files of `prompts` by split, `answers` by model and split, `verdicts` by judge, model and split, and
             of `results`.
         labels_only: leaves out all that prompts, answers and judges say.
+        tokens: those of answers, by the key of their request.
 
     Raises:
         UserError: if there is no answer.
     """
     gc.disable()  # the rows hold no cycles, and looking for some among them takes a fifth of the time
     try:
-        return _study_page(shown, paths, labels_only)
+        return _study_page(shown, paths, labels_only, tokens)
     finally:
         gc.enable()
 
 
-def _study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool) -> str:
+def _study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool, tokens: Mapping[str, Any]) -> str:
     models, judges = ([entry["name"] for entry in shown[noun]] for noun in ("models", "judges"))
     present = [split for split in shown["splits"] if paths["prompts"][(split["name"],)].is_file()]
     splits = []
@@ -53,7 +57,7 @@ def _study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool) 
     results, readings = paths["results"][()], {split["name"]: split["reading"] for split in present}
     rates = cell_rates(read_results(results.read_text(encoding="utf-8")), readings) if results.is_file() else []
     head = {**shown, "splits": present, "labels_only": labels_only, **columns.head(labels_only), "rates": rates}
-    return page_of(head, [], ()) if labels_only else page_of(head, columns.prompts, parts_of(columns.texts))
+    return page_of(head, [], ()) if labels_only else page_of(head, columns.prompts, parts_of(columns.texts, tokens))
 
 
 def page_of(head: Mapping[str, Any], prompts: list[Any], parts: Iterable[Mapping[str, Any]]) -> str:

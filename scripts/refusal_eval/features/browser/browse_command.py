@@ -11,6 +11,7 @@ from refusal_eval.core.files import shown_path, size_text, write_text
 from refusal_eval.features.browser.answers_page import study_page
 from refusal_eval.features.browser.page_paths import page_paths
 from refusal_eval.features.browser.shown_study import shown_study
+from refusal_eval.features.browser.stored_tokens import stored_tokens
 from refusal_eval.program.page_lines import many
 from refusal_eval.program.study_file import DEMO, StudyFile, load_config
 from refusal_eval.study.study import Study
@@ -23,6 +24,9 @@ def browse(
     labels_only: Annotated[
         bool, typer.Option("--labels-only", help="Without texts of prompts, answers and judges: to be published.")
     ] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="With the log-probability of each token, where the store has it.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page.", show_default="results/STUDY/browser.html")
     ] = None,
@@ -31,16 +35,25 @@ def browse(
 
     It needs no server and no network. docs/how-to/browse_answers.md explains it. It holds texts of prompts and
     answers: do not publish it. A page with `--labels-only` has none.
+
+    `--tokens` shows how likely each token was, as the engine returned it; the page is then about twice as large.
     """
     config, _ = load_config(study)
     whole = Study(config)
     if output is not None and output.is_dir():
         raise UserError(f"`--output {output}`: is a folder; name a file")
+    if tokens and labels_only:
+        raise UserError("`--tokens` and `--labels-only`: tokens are texts; leave one of the two out")
     path = output or Path(whole.paths.results, NAMES[labels_only])
     paths = page_paths(whole)
-    page = study_page(shown_study(whole), paths, labels_only)
+    known = stored_tokens(whole, paths["answers"]) if tokens else {}
+    page = study_page(shown_study(whole), paths, labels_only, known)
     write_text(path, page)
     typer.echo(f"{shown_path(path)}: {size_text(len(page))}. Open it in a browser; it needs no server.")
+    if tokens:
+        typer.echo(
+            f"The store has tokens of {many(len(known), 'answer')}." if known else "The store has no tokens of it."
+        )
     missing = [cell for cell in product(whole.models, whole.splits) if not paths["answers"][cell].is_file()]
     if missing:
         typer.echo(f"{many(len(missing), 'cell')} of {len(paths['answers'])} have no answers yet and are not in it.")

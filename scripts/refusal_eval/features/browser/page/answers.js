@@ -203,12 +203,14 @@ function textsOf(answer) {
 function tokensOf(answer) {
   const box = element("div", undefined, "text tokens");
   box.dir = "auto";
-  for (const [token, logprob] of texts.tokens[answer]) {
+  const [tokens, hundredths] = texts.tokens[answer];
+  tokens.forEach((token, i) => {
+    const logprob = hundredths[i] / 100;
     const level = logprob > -0.1 ? 0 : logprob > -0.7 ? 1 : logprob > -1.6 ? 2 : logprob > -3 ? 3 : 4;
     const one = element("span", visible(token), `l${level}`);
     one.title = `${logprob.toFixed(2)} nats (${percent(Math.exp(logprob))})`;
     box.append(one);
-  }
+  });
   return box;
 }
 
