@@ -139,9 +139,10 @@ function card(answer) {
   own.classList.toggle("at", answer === current);
   own.setAttribute("aria-label", `${study.models[answers.model[answer]].label}, sample ${answers.sample[answer] + 1}`);
   const line = element("div", undefined, "line");
-  line.append(dotOf(answer, chosen.judge), element("b", `Sample ${answers.sample[answer] + 1}`));
+  line.append(dotOf(answer, chosen.judge, !left.in[answer]), element("b", `Sample ${answers.sample[answer] + 1}`));
   line.append(element("span", KIND_WORDS[kindOf(answer, chosen.judge)]));
   if (state !== "complete") line.append(element("span", state === "truncated" ? "cut off" : state.replaceAll("_", " "), "flag"));
+  if (!left.in[answer]) line.append(element("span", "left out by the filters", "small"));
   if (answers.declared[answer]) line.append(element("span", "declared a refusal by the model", "flag"));
   for (const mark of answers.marks[answer] || []) line.append(element("span", visible(mark), "flag"));
   own.append(line);
@@ -226,7 +227,7 @@ function openReading(row, answer) {
   showReading();
   at("reading").scrollTop = 0;
   at("reading").focus({ preventScroll: true });
-  goTo(current, answer !== undefined);
+  goTo(current, answer !== undefined || current !== seen[0]);
 }
 
 function closeReading() {

@@ -3,7 +3,7 @@
 
 const DOT = 14; // pixels of a dot and its margins
 const BESIDE = 10; // dots on one line of a cell
-const FIRST = { least: 200, wanted: 400 }; // pixels of the column with prompts
+const LEAST = 200; // pixels of the column with prompts
 let lines = []; // what the list shows: places of rows, and -1 - split for the heading of a split
 let height = 50;
 let selected = 0; // place in `lines`
@@ -20,9 +20,9 @@ function layOut() {
   }
   height = Math.max(50, 18 + 13 * Math.ceil(study.samples / BESIDE));
   const list = at("list"), models = shownModels(), least = Math.max(96, 20 + DOT * Math.min(study.samples, BESIDE));
-  const cell = Math.max(least, Math.min(150, Math.floor((list.clientWidth - FIRST.wanted) / models.length)));
+  const cell = Math.max(least, Math.min(220, Math.floor((0.6 * list.clientWidth) / models.length)));
   const room = list.clientWidth - cell * models.length;
-  list.style.setProperty("--first", `${Math.max(FIRST.least, room)}px`);
+  list.style.setProperty("--first", `${Math.max(LEAST, room)}px`);
   list.style.setProperty("--cell", `${cell}px`);
   list.style.setProperty("--models", models.length);
   list.style.setProperty("--height", `${height}px`);
