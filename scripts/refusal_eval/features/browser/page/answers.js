@@ -141,7 +141,7 @@ function card(answer) {
   const line = element("div", undefined, "line");
   line.append(dotOf(answer, chosen.judge, !left.in[answer]), element("b", `Sample ${answers.sample[answer] + 1}`));
   line.append(element("span", KIND_WORDS[kindOf(answer, chosen.judge)]));
-  if (state !== "complete") line.append(element("span", state === "truncated" ? "cut off" : state.replaceAll("_", " "), "flag"));
+  if (![BLOCKED, "complete"].includes(state)) line.append(element("span", state === "truncated" ? "cut off" : state.replaceAll("_", " "), "flag"));
   if (!left.in[answer]) line.append(element("span", "left out by the filters", "small"));
   if (answers.declared[answer]) line.append(element("span", "declared a refusal by the model", "flag"));
   for (const mark of answers.marks[answer] || []) line.append(element("span", visible(mark), "flag"));

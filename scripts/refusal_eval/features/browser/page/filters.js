@@ -38,6 +38,7 @@ const labelled = (names, labels) => names.map((name, i) => ({ name, label: label
 function makeFilters() {
   const { answers, rows, names } = study;
   const byRow = (column) => byAnswer((a) => column[answers.row[a]]);
+  const turns = new Set(rows.turn);
   const expectations = Object.keys(EXPECTED).filter((one) => study.splits.some((split) => split.expectation === one));
   const yes = (key, name, label, of) => filterOf(key, label, [{ name, label }], byAnswer((a) => (of(a) ? 0 : -1)), "Differences and marks");
   const marks = [...new Set(answers.marks.flatMap((own) => own || []))];
@@ -54,7 +55,7 @@ function makeFilters() {
     filterOf("category", "Category", labelled(names.categories), byRow(rows.category)),
     filterOf("language", "Language", labelled(names.languages), byRow(rows.language)),
     filterOf("kind", "Kind of refusal (chosen judge)", labelled(names.kinds), new Int16Array(study.n)),
-    filterOf("turn", "Turn", labelled([...new Set(rows.turn)].sort((a, b) => a - b).map(String)), byRow(rows.turn)),
+    filterOf("turn", "Turn", Array.from({ length: Math.max(...turns) + 1 }, (_, turn) => ({ name: String(turn), label: turn + 1 })), byRow(rows.turn)),
   ].map(used).filter((filter) => filter.values.length > 1 || (filter.key === "blocked" && filter.values.length));
   filters = [
     ...many,
