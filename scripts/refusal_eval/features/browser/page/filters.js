@@ -43,7 +43,8 @@ function makeFilters() {
   const yes = (key, name, label, of) => filterOf(key, label, [{ name, label }], byAnswer((a) => (of(a) ? 0 : -1)), "Differences and marks");
   const marks = [...new Set(answers.marks.flatMap((own) => own || []))];
   const blocks = names.blocks.map((block) => [block.by || "somebody", block.stage, block.category].filter(Boolean).join(" · "));
-  const many = [
+  const kinds = [...new Set(blocks)];
+  const several = [
     filterOf("split", "Split", study.splits.map(({ name, label }) => ({ name, label })), byRow(rows.split)),
     filterOf("model", "Model", study.models.map(({ name, label }) => ({ name, label })), Int16Array.from(answers.model)),
     filterOf("expected", "Expectation", labelled(expectations, expectations.map((one) => EXPECTED[one])), byRow(rows.split.map((s) => expectations.indexOf(study.splits[s].expectation)))),
@@ -51,21 +52,21 @@ function makeFilters() {
       filterOf(`label.${judge.name}`, study.judges.length === 1 ? "Label" : `Label: ${judge.label}`, labelled([...LABELS, NONE], ["refusal", "partial refusal", "compliance", "no label"]), byAnswer((a) => (study.verdicts[j].label[a] < 0 ? 3 : study.verdicts[j].label[a]))),
     ),
     filterOf("state", "State", labelled(names.states, names.states.map((state) => (state === "truncated" ? "cut off" : state.replaceAll("_", " ")))), Int16Array.from(answers.state)),
-    filterOf("blocked", "Blocked by", labelled(blocks), Int16Array.from(answers.block)),
+    filterOf("blocked", "Blocked by", labelled(kinds), byAnswer((a) => (answers.block[a] < 0 ? -1 : kinds.indexOf(blocks[answers.block[a]])))),
     filterOf("category", "Category", labelled(names.categories), byRow(rows.category)),
     filterOf("language", "Language", labelled(names.languages), byRow(rows.language)),
     filterOf("kind", "Kind of refusal (chosen judge)", labelled(names.kinds), new Int16Array(study.n)),
     filterOf("turn", "Turn", Array.from({ length: Math.max(...turns) + 1 }, (_, turn) => ({ name: String(turn), label: turn + 1 })), byRow(rows.turn)),
   ].map(used).filter((filter) => filter.values.length > 1 || (filter.key === "blocked" && filter.values.length));
   filters = [
-    ...many,
+    ...several,
     ...(study.judges.length > 1 ? [yes("differ.judges", "yes", "judges differ", judgesDiffer)] : []),
     ...(study.samples > 1 ? [yes("differ.samples", "yes", "samples differ", () => false)] : []),
     ...(study.models.length > 1 ? [yes("differ.models", "yes", "models differ", () => false)] : []),
     ...(answers.declared.some(Boolean) ? [yes("declared", "yes", "declared a refusal by the model", (a) => answers.declared[a])] : []),
     ...marks.map((mark) => yes(`mark.${mark}`, "yes", mark, (a) => answers.marks[a] && answers.marks[a].includes(mark))),
     ...(study.labels_only ? [] : [yes("marked", "yes", "marked by you", (a) => Boolean(markOf(a)))]),
-  ].slice(0, 29); // bits of a whole number
+  ];
 }
 
 function judgesDiffer(answer) {
@@ -165,24 +166,26 @@ let hits = null;
 
 function apply(again) {
   if (again !== "same search") hits = search();
-  const fails = new Int32Array(study.n), SEARCH = 1 << 30, PROBABILITY = 1 << 29;
-  filters.forEach((filter, bit) => {
+  // How many filters leave an answer out, and the place of the last one that does.
+  const fails = new Uint8Array(study.n), last = new Int16Array(study.n), OTHER = -1;
+  const leaveOut = (a, place) => (fails[a]++, (last[a] = place));
+  filters.forEach((filter, place) => {
     const names = chosen.picked.get(filter.key);
     if (!names || !names.size) return;
     const fits = filter.values.map((value) => names.has(value.name)), { codes } = filter;
-    for (let a = 0; a < study.n; a++) if (codes[a] < 0 || !fits[codes[a]]) fails[a] |= 1 << bit;
+    for (let a = 0; a < study.n; a++) if (codes[a] < 0 || !fits[codes[a]]) leaveOut(a, place);
   });
-  if (hits) for (let a = 0; a < study.n; a++) if (!hits[a]) fails[a] |= SEARCH;
+  if (hits) for (let a = 0; a < study.n; a++) if (!hits[a]) leaveOut(a, OTHER);
   if (chosen.p) {
     const { p } = study.verdicts[chosen.judge], [low, high] = chosen.p;
-    for (let a = 0; a < study.n; a++) if (p[a] === null || p[a] < low || p[a] > high) fails[a] |= PROBABILITY;
+    for (let a = 0; a < study.n; a++) if (p[a] === null || p[a] < low || p[a] > high) leaveOut(a, OTHER);
   }
-  filters.forEach((filter, bit) => {
-    const { codes, counts } = filter, others = ~(1 << bit);
+  filters.forEach((filter, place) => {
+    const { codes, counts } = filter;
     counts.fill(0);
     filter.left = 0;
     for (let a = 0; a < study.n; a++) {
-      if ((fails[a] & others) === 0) {
+      if (fails[a] === 0 || (fails[a] === 1 && last[a] === place)) {
         filter.left++;
         if (codes[a] >= 0) counts[codes[a]]++;
       }
