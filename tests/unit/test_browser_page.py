@@ -196,6 +196,14 @@ def test_the_verb_writes_the_page_beside_the_results_and_says_what_it_holds(
     assert REFUSAL not in json.dumps(unpacked((results(config) / "browser_labels.html").read_text("utf-8")))
 
 
+def test_a_page_that_may_be_too_large_for_browsers_says_what_to_do(
+    browse: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert browse() == 0 and "fail to open" not in capsys.readouterr().out
+    monkeypatch.setattr(browse_command, "LARGE", 1000)
+    assert browse() == 0 and "leave models or splits out of the copy" in capsys.readouterr().out
+
+
 def test_the_verb_writes_where_it_is_told_to_and_refuses_a_folder(
     config: dict[str, Any], browse: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import language_of
 from refusal_eval.study.dialogues import is_dialogue, scored_turns
 
-Row = Mapping[str, Any]
+StoredRow = Mapping[str, Any]
 PART = 2_000_000  # characters of texts in one part
 ROWS = ("split", "turn", "scored", "prompt", "dialogue", "category", "language")
 ANSWERS = ("row", "model", "sample", "state", "block", "logprob", "tokens", "declared", "marks", "id")
@@ -28,7 +28,7 @@ LONGEST_VALUE = 300  # characters of another field of `raw`
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellFiles:
     """The files of one (model, split); verdicts by judge, in the order of the study. Files may be missing."""
 
     answers: Path
@@ -41,7 +41,7 @@ class ShownSplit:
 
     scored: str
     prompts: Path
-    cells: Sequence[Cell]
+    cells: Sequence[CellFiles]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class AnswerText:
 
 
 @dataclass
-class Names:
+class SeenNames:
     """Texts that come again and again, each once, in the order in which they came."""
 
     known: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Names:
 
 
 @dataclass
-class Columns:
+class AnswerColumns:
     """What the page knows; an answer has the same place in `answers`, in `verdicts` of each judge, and in `texts`."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # ROWS of each
@@ -80,7 +80,7 @@ class Columns:
     verdicts: list[list[tuple[Any, ...]]] = field(default_factory=list)  # by judge, VERDICTS of each
     prompts: list[Any] = field(default_factory=list)  # messages of each prompt
     texts: list[AnswerText] = field(default_factory=list)
-    names: dict[str, Names] = field(default_factory=lambda: {name: Names() for name in NAMES})
+    names: dict[str, SeenNames] = field(default_factory=lambda: {name: SeenNames() for name in NAMES})
 
     def head(self, labels_only: bool) -> dict[str, Any]:
         """Return all that is no text, by column."""
@@ -93,9 +93,9 @@ class Columns:
         return {"names": names, "rows": _by_column(ROWS, self.rows), "answers": answers, "verdicts": verdicts}
 
 
-def columns_of(splits: Iterable[ShownSplit], judges: int) -> Columns:
+def columns_of(splits: Iterable[ShownSplit], judges: int) -> AnswerColumns:
     """Return what the page knows of splits under this number of judges."""
-    columns = Columns(verdicts=[[] for _ in range(judges)])
+    columns = AnswerColumns(verdicts=[[] for _ in range(judges)])
     for place, split in enumerate(splits):
         found = _cell_rows(split.cells)
         for prompt in read_jsonl(split.prompts):
@@ -114,9 +114,9 @@ def columns_of(splits: Iterable[ShownSplit], judges: int) -> Columns:
     return columns
 
 
-def _cell_rows(cells: Sequence[Cell]) -> dict[str, dict[int, list[tuple[int, Row, list[Row | None]]]]]:
+def _cell_rows(cells: Sequence[CellFiles]) -> dict[str, dict[int, list[tuple[int, StoredRow, list[StoredRow | None]]]]]:
     """Return the answers to a split by prompt and turn, each with its model's place and what the judges said of it."""
-    found: dict[str, dict[int, list[tuple[int, Row, list[Row | None]]]]] = {}
+    found: dict[str, dict[int, list[tuple[int, StoredRow, list[StoredRow | None]]]]] = {}
     for model, cell in enumerate(cells):
         said = [{place_of(row): row for row in read_jsonl(path)} if path.is_file() else {} for path in cell.verdicts]
         for answer in sorted(read_jsonl(cell.answers), key=place_of) if cell.answers.is_file() else ():
@@ -126,7 +126,7 @@ def _cell_rows(cells: Sequence[Cell]) -> dict[str, dict[int, list[tuple[int, Row
     return found
 
 
-def _add(columns: Columns, model: int, answer: Row, said: Sequence[Row | None]) -> None:
+def _add(columns: AnswerColumns, model: int, answer: StoredRow, said: Sequence[StoredRow | None]) -> None:
     """Add an answer to the row that is begun."""
     names, block, logprob = columns.names, answer.get("blocked") or {}, answer.get("answer_logprob")
     who = None
@@ -147,7 +147,7 @@ def _add(columns: Columns, model: int, answer: Row, said: Sequence[Row | None]) 
     )
 
 
-def _verdict(verdict: Row | None, names: Mapping[str, Names]) -> tuple[int, float | None, int, int]:
+def _verdict(verdict: StoredRow | None, names: Mapping[str, SeenNames]) -> tuple[int, float | None, int, int]:
     """Return VERDICTS of a verdict; without one, and without a label, -1 takes their places."""
     if verdict is None:
         return -1, None, -1, -1
@@ -162,7 +162,7 @@ def _by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[st
     }
 
 
-def reason_of(verdict: Row | None) -> str:
+def reason_of(verdict: StoredRow | None) -> str:
     """Return what a judge says beside its label, a field a line; sentences come first, without the field's name."""
     raw: Mapping[str, Any] = (verdict and verdict.get("raw")) or {}
     sentences, fields = [], []

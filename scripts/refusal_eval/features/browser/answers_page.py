@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.browser.answer_columns import Cell, ShownSplit, cell_rates, columns_of, parts_of
+from refusal_eval.features.browser.answer_columns import CellFiles, ShownSplit, cell_rates, columns_of, parts_of
 from refusal_eval.features.browser.shown_study import PAGE, PARTS
 from refusal_eval.program.offline_page import offline_page
 from refusal_eval.report.results.results_files import read_results
@@ -49,7 +49,7 @@ def _study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool, 
     splits = []
     for name, scored in ((split["name"], split["scored"]) for split in present):
         verdicts = {model: [paths["verdicts"][judge, model, name] for judge in judges] for model in models}
-        cells = [Cell(paths["answers"][model, name], verdicts[model]) for model in models]
+        cells = [CellFiles(paths["answers"][model, name], verdicts[model]) for model in models]
         splits.append(ShownSplit(scored, paths["prompts"][(name,)], cells))
     columns = columns_of(splits, len(judges))
     if not columns.answers:

@@ -16,6 +16,7 @@ from refusal_eval.program.page_lines import many
 from refusal_eval.program.study_file import DEMO, StudyFile, load_config
 from refusal_eval.study.study import Study
 
+LARGE = 250_000_000  # bytes of a page that browsers may not open: a text of theirs has 2**29 characters at most
 NAMES = {False: "browser.html", True: "browser_labels.html"}  # by whether it has labels only
 
 
@@ -50,6 +51,11 @@ def browse(
     page = study_page(shown_study(whole), paths, labels_only, known)
     write_text(path, page)
     typer.echo(f"{shown_path(path)}: {size_text(len(page))}. Open it in a browser; it needs no server.")
+    if len(page) > LARGE:
+        typer.echo(
+            "Browsers may fail to open so large a page: copy the study file, leave models or splits out of the copy, "
+            "and browse that."
+        )
     if tokens:
         typer.echo(
             f"The store has tokens of {many(len(known), 'answer')}." if known else "The store has no tokens of it."
