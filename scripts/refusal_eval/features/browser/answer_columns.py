@@ -72,7 +72,7 @@ class SeenNames:
 
 
 @dataclass
-class AnswerColumns:
+class PageColumns:
     """What the page knows; an answer has the same place in `answers`, in `verdicts` of each judge, and in `texts`."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # ROWS of each
@@ -93,9 +93,9 @@ class AnswerColumns:
         return {"names": names, "rows": _by_column(ROWS, self.rows), "answers": answers, "verdicts": verdicts}
 
 
-def columns_of(splits: Iterable[ShownSplit], judges: int) -> AnswerColumns:
+def columns_of(splits: Iterable[ShownSplit], judges: int) -> PageColumns:
     """Return what the page knows of splits under this number of judges."""
-    columns = AnswerColumns(verdicts=[[] for _ in range(judges)])
+    columns = PageColumns(verdicts=[[] for _ in range(judges)])
     for place, split in enumerate(splits):
         found = _cell_rows(split.cells)
         for prompt in read_jsonl(split.prompts):
@@ -126,7 +126,7 @@ def _cell_rows(cells: Sequence[CellFiles]) -> dict[str, dict[int, list[tuple[int
     return found
 
 
-def _add(columns: AnswerColumns, model: int, answer: StoredRow, said: Sequence[StoredRow | None]) -> None:
+def _add(columns: PageColumns, model: int, answer: StoredRow, said: Sequence[StoredRow | None]) -> None:
     """Add an answer to the row that is begun."""
     names, block, logprob = columns.names, answer.get("blocked") or {}, answer.get("answer_logprob")
     who = None
