@@ -242,7 +242,10 @@ function press(event) {
 function foldReasoning() {
   const own = [...document.querySelectorAll("#reading .card > details")].filter((one) => one.firstChild.textContent.startsWith("Reasoning"));
   const open = own.some((one) => !one.open);
-  for (const one of own) one.open = open;
+  for (const one of own) {
+    one.open = open;
+    one.dispatchEvent(new Event("toggle")); // its own comes later
+  }
 }
 
 // ------------------------------------------------------------ start
