@@ -9,6 +9,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
+from refusal_eval.study.row_sources import row_source
 
 OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
 
@@ -32,7 +33,9 @@ def main(
     """
     for what in unverified:
         LOG.warning("%s: not verified when its entry was written: %s", split["name"], what)
-    rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
+    rows = row_source(split["source"]).own_rows(rows_path)
+    if rows is None:
+        rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None
     options: dict[str, Any] = {name: split[name] for name in OPTIONS if name in split}
     reader = next((ROW_READERS.get(key)(split[key]) for key in ROW_READERS.names() if key in split), None)

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from forked_snakemake import run_snakemake
 from project import ROOT
 
 from refusal_eval.__main__ import main
+from refusal_eval.features import FEATURES
+
+JUDGE = "features.recorded_logs.judge_command"
 
 
 def refusal_eval(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -37,18 +40,27 @@ def _snakemake_forked() -> Iterator[None]:
     """Let the verbs that start Snakemake fork it; test_recorded.py has them start it in a process of its own."""
     forked = SimpleNamespace(run=_run, Popen=_Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("program.snakemake_summary", "tools.verify.verify_command", "tools.bench.bench_command"):
+        for module in ("program.snakemake_summary", "tools.verify.verify_command", "tools.bench.bench_command", JUDGE):
+            if module == JUDGE and "recorded_logs" not in FEATURES:
+                continue
             patch.setattr(f"refusal_eval.{module}.subprocess", forked)
         yield
 
 
 def _run(
-    command: Sequence[str], *, capture_output: bool = False, text: bool = False, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    capture_output: bool = False,
+    text: bool = False,
+    env: Mapping[str, str] | None = None,
+    stdout: TextIO | None = None,
+    stderr: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     assert list(command[:3]) == [sys.executable, "-m", "snakemake"] and text == capture_output
     run = run_snakemake(command[3:], Path.cwd(), {**(os.environ if env is None else env), "NO_COLOR": "1"})
     if not capture_output:
-        print(run.stdout + run.stderr, file=sys.stderr)
+        assert (stdout is None) == (stderr is None)
+        print(run.stdout + run.stderr, file=stdout or sys.stderr)
     return run
 
 

@@ -137,12 +137,13 @@ def weights_text(engine: LocalEngine) -> str:
 
 def sampling_texts(models: Mapping[str, Model], engines: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return each different sampling with the names of the models that have it."""
-    return together({name: _sampling_text(model, engines[model.engine]) for name, model in models.items()}, str)
+    return together({name: _sampling_text(model, engines[model.engine_name]) for name, model in models.items()}, str)
 
 
 def _sampling_text(model: Model, engine: Any) -> str:
     """Return what is sent of a model's sampling: temperature, and what else is not at its neutral value."""
     sampling = model.sampling
+    assert sampling is not None  # no answers ship
     neutral = Sampling(max_tokens=sampling.max_tokens).model_dump()
     given = {key: value for key, value in sampling.model_dump().items() if value != neutral[key]}
     sent = engine.sent_sampling({"temperature": sampling.temperature} | given)

@@ -98,6 +98,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Model": entries.Model,
         "Sampling": entries.Sampling,
         "Reasoning": entries.Reasoning,
+        "File of answers": entries.RecordedFile,
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
         **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
         **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
@@ -113,6 +114,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Rows of a file": row_kinds.FileRows,
         "Rows of a bundled file": row_kinds.BundledRows,
         "Rows out of a wheel": row_kinds.WheelRows,
+        **of_features({"Rows of recorded answers": "recorded_logs.recorded_rows:RecordedRows"}),
     },
     "Judges": {
         "Floor": judge_entry.Floor,

@@ -240,6 +240,7 @@ class Project:
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")
         self.write("labels.jsonl", "")
+        self.write("answers.jsonl", '{"prompt": "Q", "answer": "A"}\n')
         self.write("rubric.md", "{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>\n")
         self.write("own.py", "def judge(messages, answer):\n    return 'refusal'\n")
 

@@ -18,12 +18,14 @@ from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.problems import ConfigError, dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
+from refusal_eval.features import FEATURES
 
 # ---------------------------------------------------------------- all at once
 
 BROKEN = Path(__file__).parent / "test_config_broken"
 
 
+@pytest.mark.feature("recorded_logs")  # a source of rows among those that may be meant
 def test_all_mistakes_of_a_thoroughly_broken_study(project):
     for name in ("my.yaml", "my.py"):
         shutil.copy(BROKEN / name, name)
@@ -39,7 +41,16 @@ OF_MODES = {"gated": {"gate": 0.1}, "pull": {}, "ablate": {}, "constellation": {
 MODELS = {
     name: STEERED | {"intervention": STEERED["intervention"] | {"mode": name} | own} for name, own in OF_MODES.items()
 }
-WITH_MODES = CATALOGUE | {"models": CATALOGUE["models"] | MODELS}
+# Of all other classes it is another entry that is misspelt: later ones count.
+LOGGED = {"logged": {"recorded": {"file": "../../answers.jsonl", "model": "one"}}}
+LOGS = {"logs": {"splits": {"logged-rows": {
+    "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
+    "expectation": "comply",
+}}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
+WITH_MODES = CATALOGUE | {
+    "models": LOGGED | CATALOGUE["models"] | MODELS,
+    "datasets": LOGS | CATALOGUE["datasets"],
+}
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 
 

@@ -1,6 +1,6 @@
-"""Answers that were drawn elsewhere: folders in the published library's layout, of models with `recorded`.
+"""Answers that were drawn elsewhere, of models with `recorded`: folders in the published library's layout, and files.
 
-Reads prompts/ and those folders; writes answers/ and published/answers/ of such models, and verdicts/ of judges of kind
+Reads prompts/ and those folders or files; writes answers/ and published/answers/ of such models, and verdicts/ of judges of kind
 `recorded`. All that follows (other judges, scores, tables, figures) is as for answers of an engine.
 """
 
@@ -16,7 +16,7 @@ rule recorded_answers:
     log:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(study.recorded_models),
+        model=any_of(set(study.recorded_models) - set(study.models_in_files)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -45,7 +45,7 @@ rule recorded_verdicts:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
         judge=any_of(study.judges_by("recorded")),
-        model=any_of(study.recorded_models),
+        model=any_of(set(study.recorded_models) - set(study.models_in_files)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -59,3 +59,58 @@ rule recorded_verdicts:
         "Reading recorded verdicts on {wildcards.model}, {wildcards.split}"
     script:
         "../../scripts/recorded_verdicts.py"
+
+
+rule logged_answers:
+    """Read one cell's answers out of a log, a table or neutral rows."""
+    input:
+        prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
+        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+    output:
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/answers/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        model=any_of(study.models_in_files),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        reading=lambda wildcards: generation.logged_reading(study, wildcards.model, wildcards.split),
+        code=code_version(ROOT / "scripts" / "logged_answers.py", *generation.log_readers(study)),
+    message:
+        "Reading recorded answers of {wildcards.model} on {wildcards.split}"
+    script:
+        "../../scripts/logged_answers.py"
+
+
+rule logged_verdicts:
+    """Read the labels that came with one cell's answers in such a file."""
+    input:
+        prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(study.judges_by("recorded")),
+        model=any_of(study.models_in_files),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        reading=lambda wildcards: generation.logged_labels(study, wildcards.judge, wildcards.model, wildcards.split),
+        code=code_version(ROOT / "scripts" / "logged_verdicts.py", *generation.log_readers(study)),
+    message:
+        "Reading recorded verdicts on {wildcards.model}, {wildcards.split}"
+    script:
+        "../../scripts/logged_verdicts.py"

@@ -238,6 +238,10 @@ class Catalogue:
         if valid is not None:
             self.valid[section][name] = valid
 
+    def add_split(self, name: str, entry: Written) -> None:
+        """Add a split that no file of the catalogue has; it counts in the place of one of its name."""
+        self._add("splits", name, entry)
+
     def _add_several(self, name: str, entry: Written, keys: type[FeatureKeys]) -> None:
         """Add the models of a sweep, if the entry is one by these keys."""
         model, key = self.valid["models"].get(name), str(keys.makes_several)

@@ -6,19 +6,21 @@ Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.
 from __future__ import annotations
 
 import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.feature_keys import MODEL_KEYS, with_feature_keys
+from refusal_eval.config.kinds import LOG_READERS, NameIn
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
     ClustersPath,
     Day,
     Entry,
+    FilePath,
     Number,
     Slug,
     Template,
@@ -117,11 +119,45 @@ class Reasoning(Entry):
         return self
 
 
+class RecordedFile(Entry):
+    """A file with answers that were drawn elsewhere: a log of another tool, a table, neutral rows."""
+
+    file: FilePath = Field(
+        description="The file (docs/how-to/judge_answers.md), relative to the YAML file that names it."
+    )
+    model: Text | None = Field(
+        None, description="Whose answers of the file these are, as it calls the model. Not needed if it has one model."
+    )
+    reader: Annotated[str, NameIn(LOG_READERS)] | None = Field(
+        None, description="What reads the file. Default: the first reader that knows the file by its beginning."
+    )
+    columns: dict[Slug, Text | list[Text]] = Field(
+        {}, description="Which columns of a table hold what, such as `{prompt: question, answer: reply}`."
+    )
+
+    @property
+    def named_columns(self) -> dict[str, list[str]]:
+        """The columns, as readers take them."""
+        return {field: [names] if isinstance(names, str) else list(names) for field, names in self.columns.items()}
+
+
+def _need_no_engine_in_files(schema: dict[str, Any]) -> None:
+    """Let a JSON schema of models allow those whose answers are in a file."""
+    drawn = ["engine", "sampling"]
+    schema["required"] = [key for key in schema["required"] if key not in drawn]
+    in_file = {"required": ["recorded"], "properties": {"recorded": {"type": "object"}}}
+    schema["anyOf"] = [{"required": drawn}, in_file]
+
+
 @with_feature_keys(MODEL_KEYS)
 class Model(Entry):
     """What is evaluated: an engine with a system prompt, chat-template options and sampling."""
 
-    engine: Slug = Field(description="Name of an engine of the catalogue.")
+    model_config = ConfigDict(json_schema_extra=_need_no_engine_in_files)
+
+    engine: Slug | None = Field(
+        description="Name of an engine of the catalogue. Not needed with `recorded: {file: ...}`."
+    )
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
     system_prompt: str | None = Field(None, description="System message before every prompt.")
     template: Template = Field("default", description=TEMPLATE_HELP)
@@ -132,7 +168,7 @@ class Model(Entry):
         datetime.date(2026, 1, 1),
         description="Today, for templates that insert the date. Fixed, or request keys would change daily.",
     )
-    sampling: Sampling = Field(description="How answers are drawn.")
+    sampling: Sampling | None = Field(description="How answers are drawn. Not needed with `recorded: {file: ...}`.")
     prefill: Text | None = Field(
         None,
         description="Text with which the model's reply is made to begin, control tokens included, such as the refusal "
@@ -153,12 +189,13 @@ class Model(Entry):
         [],
         description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
     )
-    recorded: AnswersFolder | None = Field(
+    recorded: AnswersFolder | RecordedFile | None = Field(
         None,
-        description="Folder with answers that were drawn elsewhere, in the published library's layout: "
-        "`SPLIT/answers.json`, there or below, for every split of the study. They are read and the engine is not used "
-        "(docs/how-to/recorded_answers.md). Marks of `reasoning` are looked for in the text. Or `battles`: the two "
-        "published answers in each row of splits that have `battles` (docs/reference/battles.md).",
+        description="Answers that were drawn elsewhere: they are read, and no engine is used. `{file: ...}` for a log "
+        "of another tool, a table or neutral rows. Or a folder in the published library's layout, with "
+        "`SPLIT/answers.json`, there or below, for every split of the study (docs/how-to/recorded_answers.md). Marks "
+        "of `reasoning` are looked for in the text. Or `battles`: the two published answers in each row of splits that "
+        "have `battles` (docs/reference/battles.md).",
     )
 
     @property
@@ -166,6 +203,36 @@ class Model(Entry):
         """What its engine must be able to do, see `Capability`."""
         loaded = any(change.loads for change in changes_of(self))
         return ("writes_text", *(["model_changes"] if loaded else []))
+
+    @property
+    def recorded_file(self) -> RecordedFile | None:
+        """The file that its answers are in, where they are in one."""
+        return self.recorded if isinstance(self.recorded, RecordedFile) else None
+
+    @property
+    def engine_name(self) -> str:
+        """Its engine, of a model that has one."""
+        assert self.engine is not None
+        return self.engine
+
+    @property
+    def longest(self) -> int | None:
+        """The longest answer in tokens, reasoning included; None where nobody says it."""
+        return self.sampling.max_tokens if self.sampling else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_drawn(cls, value: Any) -> Any:
+        """Ask for no engine and no sampling where answers are in a file."""
+        in_file = isinstance(value, dict) and isinstance(value.get("recorded"), dict | RecordedFile)
+        return {"engine": None, "sampling": None} | value if in_file else value
+
+    @model_validator(mode="after")
+    def _drawn_or_recorded(self) -> Model:
+        for key in ("engine", "sampling"):
+            if getattr(self, key) is None and self.recorded_file is None:
+                raise ValueError(f"`{key}` is missing; only a model with `recorded: {{file: ...}}` needs none")
+        return self
 
     @model_validator(mode="after")
     def _options_of_a_template(self) -> Model:

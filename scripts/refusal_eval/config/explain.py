@@ -174,6 +174,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
             continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is reported
+        if item["type"] == "string_type" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
+            continue  # the same of a text or a mapping
         plain = item["type"] in ("literal_error", "string_type")
         if plain and isinstance(item["input"], list) and _takes_list(spot.types):
             continue  # the same of a word or a list
@@ -383,7 +385,7 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
         if entries and list in origins and not isinstance(part, int) and str(part).startswith(("list[", "function-")):
             continue  # the member of a union that is a list
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
-        if part == "[key]" or not (entries or inner) or str(part).startswith("literal["):
+        if part == "[key]" or not (entries or inner) or str(part).startswith(("literal[", "constrained-str")):
             continue
         path.append(part)
         owner = entries[0] if entries and not isinstance(part, int) else None  # beside a list

@@ -201,6 +201,9 @@ TABLES = Registry("table", "TABLES")
 # By the key of a split that says how its rows are read (`data.row_reader.RowReader`).
 ROW_READERS = Registry("reader of rows", "ROW_READERS")
 
+# Readers of answers that other tools wrote down (`config.log_reader.LogReader`), in the order in which they are asked.
+LOG_READERS = Registry("reader of answers", "LOG_READERS")
+
 # Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
 LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")

@@ -21,6 +21,7 @@ from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
+from refusal_eval.config.recorded_splits import with_splits_of_files
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.study_mistakes import study_mistakes
@@ -84,11 +85,12 @@ def load_study(
     value = with_paths(Study, dict(raw), source, (), problems)
     written = Written([Layer(value, source, ())], broken=not source.readable)
     _load_plugins(written, problems)
-    settings: Study | None = validated(Study, written, problems)
     named, shipped = written.get("catalogue"), shipped_files(root)
     own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
     catalogue = Catalogue([*shipped, *there], len(shipped), problems, there == own and not isinstance(named, str))
+    written = with_splits_of_files(written, catalogue, problems)
+    settings: Study | None = validated(Study, written, problems)
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))

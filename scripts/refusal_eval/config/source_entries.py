@@ -249,6 +249,14 @@ class RowSource(Source):
         """
         raise NotImplementedError
 
+    def own_rows(self, path: str) -> list[dict[str, Any]] | None:
+        """Return the rows in its file, for a source whose file is no table of them; None for one whose file is.
+
+        Raises:
+            UserError: for what cannot be read.
+        """
+        return None
+
     def columns_here(self, bundled: str) -> set[str] | None:
         """Return the columns of its rows; None where they are not here yet, or take long to read.
 

@@ -1,7 +1,7 @@
 """The study: what a config file says, and what the workflow gets after validation."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -28,11 +28,17 @@ class Scoring(Entry):
     level: Number = Field(0.95, gt=0.5, lt=1, description="Level of the intervals.")
 
 
+def _splits_may_be_in_files(schema: dict[str, Any]) -> None:
+    """Let a JSON schema of studies allow those whose splits are made of files of answers."""
+    schema["required"] = [key for key in schema["required"] if key != "splits"]
+
+
 @with_feature_keys(STUDY_KEYS)
 class Study(Entry):
     """A study file. It is complete: nothing from config/config.yaml is added to it."""
 
-    model_config = ConfigDict(defer_build=True)  # until plug-ins have added their kinds
+    # Until plug-ins have added their kinds.
+    model_config = ConfigDict(defer_build=True, json_schema_extra=_splits_may_be_in_files)
 
     # What is looked for here and stands elsewhere.
     NO_KEYS: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -45,7 +51,11 @@ class Study(Entry):
     study: Slug = Field(description="Name of the study; results go to `<results_dir>/<study>/`.")
     description: str = Field("", description="What the study asks.")
     models: list[Slug] = Field(min_length=1, description="Models of the catalogue.")
-    splits: list[Slug] = Field(min_length=1, description="Splits of the catalogue's data sets.")
+    splits: list[Slug] = Field(
+        min_length=1,
+        description="Splits of the catalogue's data sets. Where models have `recorded: {file: ...}`, default: those of "
+        "the files.",
+    )
     samples: Whole = Field(ge=1, description="K, the answers drawn per prompt.")
     judges: list[Slug] = Field(min_length=1, description="Judges of the catalogue.")
     primary_judge: Slug | None = Field(

@@ -14,7 +14,7 @@ from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
-from refusal_eval.config.kinds import ENGINES, PROTOCOLS, ROW_READERS, TABLES
+from refusal_eval.config.kinds import ENGINES, LOG_READERS, PROTOCOLS, ROW_READERS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import Written, look_up
@@ -167,6 +167,8 @@ def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
     for name, model in study.models.items():
         if model.recorded:
             continue  # nothing is drawn: its sampling stands for the record
+        if model.sampling is None:
+            continue  # a mistake of its own
         sampling, engine, here = model.sampling, study.engine_of(model), ("models", name, "sampling")
         for parameter, said in sampling.greedy_by:
             if samples is None or samples <= 1 or PROTOCOLS.get(study.settings.protocol).sampling:
@@ -206,14 +208,28 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
     for name, model in study.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
-        if model.recorded and model.recorded not in ROW_READERS.names():
+        if model.recorded_file is not None:
+            yield from ((("models", name, "recorded", *path), text) for path, text in _of_file(model, study))
+        elif isinstance(model.recorded, str) and model.recorded not in ROW_READERS.names():
             for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in study.models.items() if model.recorded in (None, *ROW_READERS.names())]
+    without = {
+        False: [name for name, model in study.models.items() if model.recorded in (None, *ROW_READERS.names())],
+        True: [name for name, model in study.models.items() if model.recorded_file is None],
+    }
+    in_files = [name for name, model in study.models.items() if model.recorded_file is not None]
     for reader in readers:
-        here = ("judges", reader, "kind")
+        here, by = ("judges", reader, "kind"), getattr(study.judges[reader], "by", None)
+        asked = without[by is not None]
+        if in_files and by is None:
+            message = f"needs `by`, whose labels these are: the answers of model `{in_files[0]}` are in a file"
+            yield ("judges", reader, "by"), message
         if asked:
             message = f"reads verdicts that came with recorded answers, and model `{asked[0]}` has none (`recorded`)"
+            if by is not None:
+                message = (
+                    f"reads labels out of files of answers, and model `{asked[0]}` has none (`recorded: {{file: ...}}`)"
+                )
             yield here, message
         if study.names("gold"):
             yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
@@ -228,6 +244,17 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
         yield ("reasoning", "format"), message
     for change in changes_of(model):
         yield (change.name,), "recorded answers are read and not drawn; leave it out"
+
+
+def _of_file(model: Model, study: CheckedStudy) -> Iterator[Mistake]:
+    """Ask for what a file of answers has no place for; what is in it is found out when it is read."""
+    if not LOG_READERS.names():
+        yield (), "there is no reader of such files in this copy of refusal-eval; leave it out"
+    if model.prefill is not None:
+        yield (), "`prefill` begins replies that are drawn, and answers of a file are read; leave it out"
+    for name, split in study.splits.items():
+        if split.dialogue is not None:
+            yield (), f"a file of answers has one answer to each prompt, but split `{name}` asks several turns"
 
 
 def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Iterator[str]:

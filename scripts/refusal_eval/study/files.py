@@ -198,11 +198,11 @@ KERNEL: dict[str, File] = {
         lambda study: _loads(study.generation_batches, study.settings.shards),
         asked=False,
     ),
-    "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers"), _answers),
+    "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers", "logged_answers"), _answers),
     # How likely these are, in the place of what else is read of responses.
     "recorded_likelihoods": File(
         ("published/answers/{model}/{split}.jsonl",),
-        ("recorded_answers",),
+        ("recorded_answers", "logged_answers"),
         lambda study: list(itertools.product(study.recorded_models, study.splits)),
         "answers",
         of_report=True,
@@ -223,7 +223,7 @@ KERNEL: dict[str, File] = {
     ),
     "verdicts": File(
         ("verdicts/{judge}/{model}/{split}.jsonl",),
-        ("llm_verdicts", "cpu_verdicts", "panel_verdicts", "recorded_verdicts"),
+        ("llm_verdicts", "cpu_verdicts", "panel_verdicts", "recorded_verdicts", "logged_verdicts"),
         _verdicts,
         "verdicts",
     ),

@@ -93,7 +93,7 @@ class Study:
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
             may_block=self.may_block,
             has_c=any(
-                model.recorded or "log_probabilities" in self.engines[model.engine].able()
+                model.recorded or "log_probabilities" in self.engines[model.engine_name].able()
                 for model in self.models.values()
             ),
         )
@@ -166,7 +166,7 @@ class Study:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
         cells += [cell for cell in self.captured_cells if cell.judge is None]
-        return self._batches((self.models[cell.model].engine, cell) for cell in cells)
+        return self._batches((self.models[cell.model].engine_name, cell) for cell in cells)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
@@ -234,12 +234,17 @@ class Study:
     @cached_property
     def may_block(self) -> bool:
         """Whether another party that serves one of its models may block prompts or answers."""
-        return any("may_block" in self.engines[self.models[name].engine].able() for name in self.asked_models)
+        return any("may_block" in self.engines[self.models[name].engine_name].able() for name in self.asked_models)
 
     @property
     def recorded_models(self) -> list[str]:
-        """The models whose answers were drawn elsewhere and are read from a folder."""
+        """The models whose answers were drawn elsewhere and are read from a folder or a file."""
         return [name for name, model in self.models.items() if model.recorded]
+
+    @property
+    def models_in_files(self) -> list[str]:
+        """Those whose answers are read from a file: a log, a table or neutral rows."""
+        return [name for name, model in self.models.items() if model.recorded_file]
 
     @cached_property
     def engine_judges(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
         root: the repository's folder, which holds the engine's environment.
         answers: its answers, if their tokens are averaged.
     """
-    name = study.models[model].engine
+    name = study.models[model].engine_name
     engine = study.engines[name]
     count = engine.gpus(engine.device_here(root))
     described = Path(study.paths.of("engines", engine=name))

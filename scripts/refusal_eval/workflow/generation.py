@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.change import changes, changes_of
-from refusal_eval.config.kinds import CHANGES
+from refusal_eval.config.kinds import CHANGES, LOG_READERS
 from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.core.recorded_files import ANSWERS, IN_ROWS, split_folder
 from refusal_eval.study.study import Study
@@ -65,6 +65,29 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     if study.models[model].recorded == IN_ROWS:
         return how | {IN_ROWS: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
+
+
+def logged_reading(study: Study, model: str, split: str) -> dict[str, Any]:
+    """Return what decides how a cell's answers are read out of a file."""
+    reasoning = study.config["model_entries"][model]["reasoning"]
+    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _whole(study, model)
+    return how | _in_file(study, model, split)
+
+
+def logged_labels(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
+    """Return what decides which labels are read with them."""
+    return {"by": study.judges[judge].by} | _in_file(study, model, split)
+
+
+def _in_file(study: Study, model: str, split: str) -> dict[str, Any]:
+    named = dict(study.config["model_entries"][model]["recorded"])
+    others = sorted(set(study.splits) - {split})
+    return {"split": split, "others": others, "sha256": content_hash(named.pop("file")), "named": named}
+
+
+def log_readers(study: Study) -> list[Path]:
+    """Return the modules of the classes that may read its files of answers, for `code_version`."""
+    return [LOG_READERS.module(name) for name in LOG_READERS.names()] if study.models_in_files else []
 
 
 def fetched_changes(study: Study) -> list[str]:

@@ -33,7 +33,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         "expectation": entry.expectation,
         "headline": entry.headline,
         "samples": study.settings.samples,
-        "max_tokens": asked.sampling.max_tokens,
+        "max_tokens": asked.longest,
         **study.settings.scoring.model_dump(),
         **turns,
         **({"match": entry.match} if entry.match else {}),

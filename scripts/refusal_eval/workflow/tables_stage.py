@@ -53,7 +53,7 @@ def params(study: Study, table: str) -> dict[str, Any]:
     shown = {name: all_of_it[name] for name in kind.shows}
     if "estimates" in kind.needs:
         scoring = study.settings.scoring
-        limits = {name: model.sampling.max_tokens for name, model in study.models.items()}
+        limits = {name: model.longest for name, model in study.models.items()}
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
     if kind.of_analysis is not None:
         shown |= ANALYSES.get(kind.of_analysis)(study).table_params()

@@ -16,7 +16,7 @@ class SpendingAnalysis(Analysis):
     def _prices(self) -> dict[str, Any]:
         found = {}
         for model in self.study.asked_models:
-            engine = self.study.engines[self.study.models[model].engine]
+            engine = self.study.engines[self.study.models[model].engine_name]
             if isinstance(engine, Hosted) and engine.price is not None:
                 found[model] = engine.price.model_dump(mode="json")
         return found

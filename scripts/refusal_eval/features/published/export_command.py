@@ -44,7 +44,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path, current: Collect
         raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
     study = Study(config)
     for name, model in study.models.items():
-        engine = None if model.recorded else study.engines[model.engine]
+        engine = None if model.recorded else study.engines[model.engine_name]
         if engine is not None and "log_probabilities" not in engine.able():
             without = f"its engine of kind `{engine.kind}` gives no log-probabilities, which this layout holds"
             raise UserError(f"model `{name}` cannot be exported: {without}")

@@ -9,7 +9,7 @@ from refusal_eval.workflow import scoring
 def published_reading(study: Study, model: str) -> dict[str, Any]:
     """Return what decides how the published code reads a model's responses."""
     entry = study.models[model]
-    trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
+    trust = getattr(study.engines[entry.engine_name], "trust_remote_code", False)
     return {"end_mark": entry.reasoning.end if entry.reasoning else None, "trust_remote_code": trust}
 
 

@@ -184,6 +184,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
     asked = [name for name in config["models"] if name not in elsewhere]
     fought = [name for name in elsewhere if entries[name]["recorded"] == IN_ROWS]
+    in_files = [name for name in elsewhere if isinstance(entries[name]["recorded"], Mapping)]
 
     def label(noun: str, name: str) -> str:
         return set_off(quoted(config[f"{noun}_entries"][name].get("label") or name))
@@ -221,7 +222,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "judge_summary": lambda name: judge_summary(manifest, name),
         "labels": lambda noun, names: listed(label(noun, name) for name in names),
         "asked": asked,
-        "recorded": [name for name in elsewhere if name not in fought],
+        "recorded": [name for name in elsewhere if name not in (*fought, *in_files)],
+        "in_files": in_files,
         "fought": fought,
         "side_text": lambda side: side_text(side, label),
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},

@@ -122,7 +122,7 @@ def _activations(plan: Plan) -> tuple[float, str]:
     """
     study, size, rows, unknown = plan.study, 0.0, 0, set[str]()
     for (positions, model, split), work in plan.captured.items():
-        engine, count = study.models[model].engine, work.requests + work.stored
+        engine, count = study.models[model].engine_name, work.requests + work.stored
         try:
             facts = model_facts(read_json(study.paths.of("engines", engine=engine))["folder"])
         except (UserError, OSError):

@@ -96,7 +96,7 @@ class Plan:
 
     def _capture(self, capture: CaptureCell, work: CellWork) -> dict[str, Any]:
         """Return the same of a capture of activations: it loads the engine once, and sends it no requests."""
-        engine = self.study.models[capture[1]].engine
+        engine = self.study.models[capture[1]].engine_name
         about = {"name": "/".join(capture), "stage": "activations", "engine": engine, "batches": 1}
         return dict.fromkeys(COSTS, 0) | about | self._loads(engine, [work], 1)
 

@@ -35,6 +35,7 @@ LOG = logging.getLogger(__name__)
 CaptureCell = tuple[str, str, str]  # positions, model, split
 
 # Assumed if unknown.
+UNKNOWN_LONGEST = 1024  # tokens of an answer
 ASSUMED_PROMPTS = 300  # of a split or gold
 ASSUMED_PROMPT_TOKENS = 60.0
 ASSUMED_TURNS = 3.0  # of a dialogue
@@ -88,7 +89,7 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
     entries = study.settings.split_entries
     work: dict[Cell, CellWork] = {}
     for name, model in study.models.items():
-        most = int(model.sampling.max_tokens)
+        most = int(model.longest or UNKNOWN_LONGEST)
         mean, judged = answer_tokens(most, model.reasoning is not None), answer_tokens(most)
         for split, own in texts.items():
             if split not in study.splits and Cell(name, split) not in further:
@@ -98,7 +99,7 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             # The turns of a dialogue follow the model's own replies: no two samples share one.
             prompts = requests if own.turns else own.count
             tokens = own.tokens / turns
-            if not model.recorded and study.engines[model.engine].device_here(root) is None:
+            if not model.recorded and study.engines[model.engine_name].device_here(root) is None:
                 # Another party bills what was said before, without its reasoning, and the system prompt each time.
                 tokens += (turns - 1) / 2 * (tokens + judged) + len(model.system_prompt or "") / CHARACTERS_PER_TOKEN
             work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
@@ -123,7 +124,7 @@ def states_captured(study: Study, root: Path, current: StudyNow) -> dict[Capture
         texts, of_answers = _texts(study, "split", split, root, current), positions == "answer_mean"
         states = texts.count * (study.settings.samples if of_answers else 1)
         entry = study.models[model]
-        most = int(entry.sampling.max_tokens) if of_answers else 0
+        most = int(entry.longest or 0) if of_answers else 0
         read = answer_tokens(most, entry.reasoning is not None)
         work = CellWork(states, states, texts.tokens + read, 0.0, 0, texts.known, longer=most - read)
         file = study.paths.of("activations", positions=positions, model=model, split=split)
