@@ -36,13 +36,14 @@ class Browser:
     Attributes:
         requested: addresses that the page asked for.
         reported: errors that the page's console showed.
+        events: what the browser said since the page was opened.
     """
 
     def __init__(self, folder: Path, timeout: float = 60) -> None:
         self.folder, self._timeout = folder, timeout
         self.requested: list[str] = []
         self.reported: list[str] = []
-        self._events: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self._number, self._buffer = 0, b""
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
@@ -74,13 +75,13 @@ class Browser:
             self.call(f"{domain}.enable")
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.folder), eventsEnabled=True)
         self.size(width, height)
-        self._events.clear()
+        self.events.clear()
         self.call("Page.navigate", url=address)
         self._wait(lambda event: event["method"] == "Page.loadEventFired")
 
     def reload(self) -> None:
         """Load the page again."""
-        self._events.clear()
+        self.events.clear()
         self.call("Page.reload")
         self._wait(lambda event: event["method"] == "Page.loadEventFired")
 
@@ -134,7 +135,7 @@ class Browser:
 
     def downloaded(self, click: str) -> Path:
         """Click what downloads a file; return the file."""
-        self._events.clear()
+        self.events.clear()
         self.click(click)
         begun = self._wait(lambda event: event["method"] == "Browser.downloadWillBegin")
         self._wait(
@@ -173,7 +174,7 @@ class Browser:
         os.close(self._read)
 
     def _wait(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        for event in self._events:
+        for event in self.events:
             if wanted(event):
                 return event
         return self._until(lambda m: m if "method" in m and wanted(m) else None)
@@ -198,7 +199,7 @@ class Browser:
         method = message.get("method")
         if method is None:
             return
-        self._events.append(message)
+        self.events.append(message)
         if method == "Network.requestWillBeSent":
             self.requested.append(message["params"]["request"]["url"])
         if method == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":

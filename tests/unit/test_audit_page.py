@@ -10,7 +10,8 @@ import pytest
 from audit_rows import JUDGES, MODELS, NASTY, take, write_study
 
 from refusal_eval.__main__ import main
-from refusal_eval.features.labelling.rater_files import LANGUAGES, embed, page, read_first, words_in
+from refusal_eval.features.labelling.rater_files import LANGUAGES, page, read_first, words_in
+from refusal_eval.program.offline_page import embed
 
 
 class Elements(HTMLParser):

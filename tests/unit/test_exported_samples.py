@@ -72,6 +72,12 @@ def test_billed_tokens_are_counted_once_whether_they_came_out_of_a_cache_or_not(
     assert (row["usage_input"], row["usage_cached"], row["usage_output"]) == (100, 60, 7)
 
 
+@pytest.mark.parametrize(("said", "kept"), [("length", "length"), ("I was asked: First?", None), (None, None)])
+def test_a_row_without_texts_has_no_text_where_a_word_should_be(said: str | None, kept: str | None) -> None:
+    [row] = hub_tables.states(cell([answer(finish_reason=said)]))
+    assert row["finish_reason"] == kept
+
+
 def test_a_declared_refusal_is_a_detail_of_an_answer_that_ended_by_itself() -> None:
     one = answer(declared=True)
     [choice] = sample_of(cell([one]), [one], "answers")["output"]["choices"]

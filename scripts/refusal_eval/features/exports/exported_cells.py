@@ -14,8 +14,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, shown_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import place_of
-from refusal_eval.program.exporter import ExportOrder
+from refusal_eval.program.exporter import LABELS, ExportOrder
 from refusal_eval.report.results.results_files import read_results, text_of
+from refusal_eval.stats.estimates.cell_estimates import REASON
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.dialogues import conversation, earlier_replies
 from refusal_eval.study.study import Study
@@ -71,7 +72,7 @@ class StudyExport:
     """
 
     def __init__(self, order: ExportOrder) -> None:
-        self.study = study = Study(order.config)
+        self.study, self.level = (study := Study(order.config)), order.level
         if order.judge is not None and order.judge not in study.judges:
             raise UserError(f"the study has no judge `{order.judge}`{nearest(order.judge, study.judges)}")
         self.judges = [order.judge] if order.judge else list(study.judges)
@@ -98,9 +99,13 @@ class StudyExport:
             yield ExportedCell(model, split, expectation, prompts, answers, verdicts, entry.system_prompt)
 
     def results(self) -> list[Estimate]:
-        """Return the rows of the results table that are about these judges, or no judge."""
+        """Return the rows of the results table that are about these judges, or no judge.
+
+        At level `labels` without those that name reasons of failures, for a server's words may quote a prompt.
+        """
         rows = read_results(self.results_file.read_text(encoding="utf-8"))
-        return [row for row in rows if row.judge is None or row.judge in self.judges]
+        own = [row for row in rows if row.judge is None or row.judge in self.judges]
+        return [row for row in own if self.level != LABELS or row.estimand != REASON]
 
     @cached_property
     def rates(self) -> dict[tuple[str, str, str, str], Estimate]:

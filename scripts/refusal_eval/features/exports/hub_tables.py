@@ -1,5 +1,6 @@
 """The tables of a data set about a study: a Parquet file each, with a fixed form."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from refusal_eval.program.exporter import ALL, LABELS, Level
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 PLACE = {"model": TEXT, "split": TEXT, "prompt_id": TEXT, "sample": WHOLE, "turn": WHOLE}
 ABOUT = {"category": TEXT, "cluster": TEXT, "expectation": TEXT}
+WORD = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 BLOCK = ("by", "stage", "category", "severity", "code")
 STATES = pa.schema(
     {
@@ -69,6 +71,8 @@ def states(cell: ExportedCell) -> Iterator[dict[str, Any]]:
         row = _place(cell, answer) | _about(cell, answer)
         row |= {name: answer.get(name) for name in STATES.names if name in answer}
         row |= {f"blocked_{name}": block.get(name) for name in BLOCK}
+        if not WORD.fullmatch(row.get("finish_reason") or ""):  # any text may be there in another tool's file
+            row["finish_reason"] = None
         yield row | {f"usage_{name}": usage.get(name) for name in ("input", "cached", "output")}
 
 

@@ -11,7 +11,7 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, write_text
 from refusal_eval.core.hints import nearest
-from refusal_eval.features.labelling import audit_sample, label_merging
+from refusal_eval.features.labelling import audit_sample, hand_marks, label_merging
 from refusal_eval.features.labelling.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
 from refusal_eval.features.labelling.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.features.labelling.rater_agreement import agreement, estimates
@@ -93,9 +93,18 @@ def read_labels(
     gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: write
     refusal, partial or compliance into its column `adjudicated` and run this again. docs/how-to/human_labels.md says
     how rows in dispute or without a label are treated.
+
+    A file of marks from the page of `refusal-eval browse` becomes marked.jsonl and marked_gold.jsonl: answers that
+    were chosen by hand are gold, and correct no rate.
     """
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")
+    by_hand = {path: found for path in files if (found := hand_marks.marks_in(path)) is not None}
+    if by_hand:
+        said = hand_marks.write_marks(place, hand_marks.checked_marks(by_hand, config), config)
+        typer.echo(render_template(PAGE / "marked.txt", said | {"folder": place}), nl=False)
+    if not (files := [path for path in files if path not in by_hand]):
+        return
     whole = read_audit(place)
     if whole.design["study"] != config["study"]:
         raise UserError(f"{place} is an audit of study {whole.design['study']}, not of {config['study']}")

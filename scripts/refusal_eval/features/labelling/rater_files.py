@@ -3,23 +3,19 @@
 The sheet is written so that spreadsheets keep it whole, and read back whatever they made of it.
 """
 
-import base64
 import csv
 import functools
-import hashlib
 import io
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.program.offline_page import offline_page
 from refusal_eval.program.text_templates import render_template
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
@@ -54,31 +50,19 @@ def words_in(language: str) -> PageWords:
 def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: str = "en") -> str:
     """Return the page of one rater with these rows of the sample, in their order, and instructions in a language.
 
-    The page holds the texts as data (JSON without any `<`) and shows them as text, never as markup. Its content
-    security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded, and no
-    connection is opened.
+    The page shows the texts as text, never as markup (`program.offline_page`).
     """
     shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
     words = words_in(language)
-    data = embed({"audit": audit, "rater": rater, "words": words, "rows": shown})
-    parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
-    parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
-    hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
-    # Own files and data without markup: the only parts that are not escaped.
-    made = {**{name: Markup(text) for name, text in parts.items()}, **hashes}
-    return render_template(PAGE / "page.html", {**made, "words": words})
+    data = {"audit": audit, "rater": rater, "words": words, "rows": shown}
+    style, script = (PAGE.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    return offline_page(PAGE / "page.html", style, script, data, {"words": words})
 
 
 def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
     """Return the text file that goes with a rater's sheet, in a language."""
     values = {"audit": audit, "rater": rater, "rows": rows, "words": words_in(language)}
     return render_template(PAGE / "read_first.txt", values)
-
-
-def embed(value: Any) -> str:
-    """Return JSON that is safe inside a script element: ASCII, without <, > and &."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def shown_texts(row: Mapping[str, Any]) -> dict[str, str]:
@@ -178,7 +162,3 @@ def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _cell(value: object) -> str:
     return sheet_cell(value) if isinstance(value, str) else str(value)
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
