@@ -26,7 +26,7 @@ def stored_tokens(study: Study, answers: Mapping[tuple[str, ...], Path]) -> Toke
     """
     found: dict[str, tuple[list[str], list[int]]] = {}
     for model in study.asked_models:
-        engine = Path(study.paths.of("engines", engine=study.models[model].engine))
+        engine = Path(study.paths.of("engines", engine=str(study.models[model].engine)))
         paths = [path for (of, _), path in answers.items() if of == model and path.is_file()]
         if paths and engine.is_file() and (folder := read_json(engine)["tokenizer_folder"]):
             if not Path(folder).is_dir():

@@ -11,6 +11,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.study import Study
 
 RESULTS = "results_table/results.csv"
+PAGE = "browser.html"  # of a study with `browser: true`
 MOST_CELLS, MOST_PAIRS = 12, 3
 ALPHA = 0.05
 MEASURES = {"judge_kappa": "kappa", "judge_sensitivity": "sensitivity", "judge_specificity": "specificity"}
@@ -30,7 +31,10 @@ def result_lines(study: Study, folder: str) -> list[str]:
     lines += _rates(study, mine)
     lines += ["", *_pairs(study, mine), *_agreement(study, rows), *_people(study, rows)]
     results = study.paths.results
-    return [*lines, f"Tables: {results}/tables/refusal.md, figures: {results}/figures/, methods: {results}/methods.md"]
+    lines.append(f"Tables: {results}/tables/refusal.md, figures: {results}/figures/, methods: {results}/methods.md")
+    if (page := Path(results, PAGE)).is_file():
+        lines.append(f"All answers on one page, to be opened from disk: {page}")
+    return lines
 
 
 def _rates(study: Study, rows: list[Estimate]) -> Iterator[str]:

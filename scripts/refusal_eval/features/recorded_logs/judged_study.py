@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.load_study import load_study, study_values
+from refusal_eval.config.study_entry import Study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path, write_jsonl
 from refusal_eval.core.states import LABELS
@@ -77,7 +78,8 @@ def _write(study: JudgedStudy, folder: Path, results: str) -> None:
         write_jsonl(folder / "prompts" / f"{name}.jsonl", prompts)
     if study.gold:
         write_jsonl(folder / "gold" / "people.jsonl", study.gold)
-    values = {"study": study, "answers": answers, "results": results}
+    has_pages = "browser" in Study.model_fields  # whose feature may not be here
+    values = {"study": study, "answers": answers, "results": results, "has_pages": has_pages}
     (folder / STUDY).write_text(_filled("study.yaml.j2", values), encoding="utf-8")
     (folder / ENTRIES).write_text(_dumped(_entries(study)), encoding="utf-8")
     (folder / NOTES).write_text(_filled("notes.md.j2", values), encoding="utf-8")
