@@ -260,7 +260,7 @@ class Hosted(Engine):
         if reply.is_page:
             return EndsLoad("address", reply.shown)
         if reply.body is None:
-            reason = f"the reply is no whole JSON: {reply.shown}"
+            reason = "the reply is no whole JSON"  # it may hold an answer, which no log shows
             return Again(reason, unusable(reason), unknown_bill=True)
         try:
             return self.answered(reply)
