@@ -43,7 +43,15 @@ class Study:
         roles = {"u": "user", "a": "assistant"}
         rows = [{"talk": [{"role": roles[role], "content": text} for role, text in talk]} for talk in talks]
         write_jsonl(folder / "rows.jsonl", rows)
-        split = {"name": "rows.jsonl", "skip_lines": 0, "columns": COLUMNS, "expected_rows": None, "samples": []}
+        source = {"kind": "file", "path": str(folder / "rows.jsonl")}
+        split = {
+            "source": source,
+            "name": "rows.jsonl",
+            "skip_lines": 0,
+            "columns": COLUMNS,
+            "expected_rows": None,
+            "samples": [],
+        }
         make_prompts.main(str(folder / "rows.jsonl"), split | {"mode": mode}, scored, str(folder / "prompts.jsonl"))
         self.prompts = list(read_jsonl(folder / "prompts.jsonl"))
 

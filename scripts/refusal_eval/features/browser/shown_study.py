@@ -1,10 +1,14 @@
 """What the browser shows of a study besides its answers: names in their order, and labels."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import HEADLINE_READING
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 PAGE = Path(__file__).parent / "page"
 PARTS = ("page.html", "page.css", *(f"{name}.js" for name in ("study", "filters", "list", "answers", "marks", "page")))
