@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.config.log_reader import LogRow, messages_of, reader_of, slug, split_name
+from refusal_eval.config.problems import one_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.recorded_logs.catalogue_match import Known
@@ -96,7 +97,7 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     found = sorted(file for name in IN_FOLDERS for file in path.rglob(name))
     if not found:
-        raise UserError(f"{path} is a folder without {' or '.join(IN_FOLDERS)} in it; name the files")
+        raise UserError(f"{path} is a folder without {one_of(IN_FOLDERS)} in it; name the files")
     return found
 
 
