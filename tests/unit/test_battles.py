@@ -140,8 +140,8 @@ def test_what_battles_need_of_a_study_is_reported_before_anything_runs(project, 
 
 def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatch):
     monkeypatch.chdir(repository)
-    study = yaml.safe_load((repository / "config" / "arena.yaml").read_text(encoding="utf-8"))
-    config = load_study(study, "config/arena.yaml")
+    study = yaml.safe_load((repository / "config" / "studies" / "arena.yaml").read_text(encoding="utf-8"))
+    config = load_study(study, "config/studies/arena.yaml")
     assert config["engine_entries"] == {} and config["split_entries"]["arena_55k"]["battles"]["lists"]
 
 

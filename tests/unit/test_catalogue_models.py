@@ -117,11 +117,11 @@ def test_models_that_reason_say_how_it_ends_and_have_room_for_it(models, engines
 @pytest.fixture
 def paper(repository, monkeypatch):
     monkeypatch.chdir(repository)
-    return yaml.safe_load((repository / "config" / "paper.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load((repository / "config" / "studies" / "paper.yaml").read_text(encoding="utf-8"))
 
 
 def test_the_papers_study_asks_what_the_paper_asks(paper):
-    config = load_study(paper, "config/paper.yaml", open_pins=True)
+    config = load_study(paper, "config/studies/paper.yaml", open_pins=True)
     assert config["models"] == PAPER and config["samples"] == 5
     assert config["splits"] == list(NINE)
     assert (
@@ -140,12 +140,12 @@ def test_the_papers_study_asks_what_the_paper_asks(paper):
 
 def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(paper, repository, tmp_path):
     with pytest.raises(ConfigError) as reported:
-        load_study(paper, "config/paper.yaml")
+        load_study(paper, "config/studies/paper.yaml")
     assert [line for line in str(reported.value).splitlines() if "commit hash" in line]
     assert str(reported.value).startswith("1 mistake"), reported.value
     lock = {"lock_version": 1, "models": [locked_repo("MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored")]}
     (tmp_path / "paper.lock.yaml").write_text(yaml.safe_dump(lock), encoding="utf-8")
-    shutil.copy("config/paper.yaml", tmp_path)
+    shutil.copy("config/studies/paper.yaml", tmp_path)
     config = load_study(paper, str(tmp_path / "paper.yaml"))
     name = "qwen3-next-80b-uncensored-paper"
     assert config["engine_entries"][name]["weights"]["revision"] == COMMIT

@@ -74,9 +74,10 @@ def validator(schema):
 def test_shipped_files_fit_their_schemas_and_name_them(repository):
     config = repository / "config"
     files = {config / "config.yaml": study_schema()} | dict.fromkeys(
-        config.glob("catalogue/**/*.yaml"), catalogue_schema()
+        [*config.glob("catalogue/**/*.yaml"), *config.glob("studies/*_entries.yaml")], catalogue_schema()
     )
-    assert len(files) > 1
+    files |= dict.fromkeys(set(config.glob("studies/*.yaml")) - set(files), study_schema())
+    assert len(files) > 12
     for file, schema in files.items():
         text = file.read_text(encoding="utf-8")
         assert problems(schema, yaml.load(text, Loader=yaml.CSafeLoader)) == [], file

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import cpu_scale_kappa as kappas
 
-ENTRIES = (Path(__file__).resolve().parents[2] / "config" / "cpu_scale_entries.yaml").read_text(encoding="utf-8")
+STUDIES = Path(__file__).resolve().parents[2] / "config" / "studies"
+ENTRIES = (STUDIES / "cpu_scale_entries.yaml").read_text(encoding="utf-8")
 
 
 def test_the_file_has_labels_and_no_text() -> None:
@@ -59,11 +60,11 @@ def test_the_study_asks_all_its_judges_on_eight_files(
 ) -> None:
     monkeypatch.chdir(repository)
     monkeypatch.setenv("REFUSAL_EVAL_PROMPTS", str(tmp_path))
-    study = yaml.safe_load(Path("config/cpu_scale.yaml").read_text(encoding="utf-8"))
+    study = yaml.safe_load(Path("config/studies/cpu_scale.yaml").read_text(encoding="utf-8"))
     names = [Path(line.split("path:")[1].strip(' "}')).name for line in ENTRIES.splitlines() if "path: " in line]
     for name in names:
         write_jsonl(tmp_path / name, [{"id": "1", "prompt": "Hello?", "category": "c"}])
-    config = load_study(study, "config/cpu_scale.yaml")
+    config = load_study(study, "config/studies/cpu_scale.yaml")
     assert len(names) == len(config["splits"]) == 8 and config["samples"] == 5
     labelled = {row["split"] for row in kappas.labelled()}
     assert labelled <= set(config["splits"])

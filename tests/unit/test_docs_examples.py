@@ -45,7 +45,7 @@ def test_a_study_of_the_entries_and_judges_that_are_shown(entries: None) -> None
 
 def test_the_nine_splits_are_those_of_the_papers_study(entries: None) -> None:
     config = loaded(blocks("how-to/nine_splits.md")[0])
-    assert config["splits"] == yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())["splits"]
+    assert config["splits"] == yaml.safe_load((ROOT / "config" / "studies" / "paper.yaml").read_text())["splits"]
 
 
 def test_the_study_of_the_tutorial(entries: None) -> None:

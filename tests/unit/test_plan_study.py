@@ -469,7 +469,7 @@ def test_every_kind_of_open_pin_is_found_once(project):
 
 
 def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repository, tmp_path, capsys):
-    study = repository / "config" / "paper.yaml"
+    study = repository / "config" / "studies" / "paper.yaml"
     assert main(["plan", str(study), "--directory", str(tmp_path)]) == 0
     page = capsys.readouterr().out
     assert len(page.splitlines()) <= 80 and max(map(len, page.splitlines())) <= 120
@@ -505,11 +505,12 @@ def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(
         ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4),
         ("steering_paper", "15 models on 4 splits (604 prompts), K = 5", 3, "qwen3-next-80b-thinking-paper", 5 + 1),
     ):
-        assert main(["plan", str(repository / "config" / f"{name}.yaml"), "--directory", str(tmp_path), "--json"]) == 0
+        study = str(repository / "config" / "studies" / f"{name}.yaml")
+        assert main(["plan", study, "--directory", str(tmp_path), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         own = [batch for batch in found["batches"] if batch["stage"] == "activations"]
         assert len(own) == captures and all(batch["device_hours"] > 0 for batch in own)
         assert found["engines"][engine]["loads"] == loads
-        assert main(["plan", str(repository / "config" / f"{name}.yaml"), "--directory", str(tmp_path)]) == 0
+        assert main(["plan", study, "--directory", str(tmp_path)]) == 0
         page = flat(capsys.readouterr().out)
         assert said in page and f"Activations: {captures} captures, each a load of its engine" in page

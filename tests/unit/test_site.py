@@ -19,9 +19,9 @@ def test_a_page_keeps_its_place_from_the_repository_to_the_site_and_back(path: s
 
 
 def test_links_lead_to_where_pages_are_in_the_site() -> None:
-    page = "[a](../../config/README.md#study), [b](gold.md), [c](https://a.b), [d](../../config/paper.yaml), [e](#x)"
+    page = "[a](../../config/README.md#study), [b](g.md), [c](http://a), [d](../../config/studies/arena.yaml), [e](#x)"
     assert relinked(page, "reference/judges.md") == (
-        "[a](config.md#study), [b](gold.md), [c](https://a.b), [d](../source/config/paper.yaml.txt), [e](#x)"
+        "[a](config.md#study), [b](g.md), [c](http://a), [d](../source/config/studies/arena.yaml.txt), [e](#x)"
     )
     assert relinked("[a](../docs/reference/gold.md)", "reference/config.md") == "[a](gold.md)"
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 def rules(tmp_path_factory):
     """Return the rules of the workflow, by name: the patterns of their outputs and of their logs."""
     before = Path.cwd()
-    config = ConfigSettings(configfiles=[ROOT / "config" / "steering.yaml"])
+    config = ConfigSettings(configfiles=[ROOT / "config" / "studies" / "steering.yaml"])
     try:
         with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
             workflow = api.workflow(

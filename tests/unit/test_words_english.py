@@ -65,8 +65,8 @@ def test_the_study_that_fits_it_names_its_gold_and_its_judge(
 ) -> None:
     monkeypatch.chdir(ROOT)
     study = load_study(
-        yaml.safe_load((ROOT / "config/words_english.yaml").read_text(encoding="utf-8")),
-        "config/words_english.yaml",
+        yaml.safe_load((ROOT / "config/studies/words_english.yaml").read_text(encoding="utf-8")),
+        "config/studies/words_english.yaml",
         ".",
         open_pins=True,  # of XSTest
         use_lock=False,

@@ -27,7 +27,7 @@ from refusal_eval.data.prompts import content_id
 from refusal_eval.features.comparisons.comparisons_analysis import ComparisonsAnalysis
 from refusal_eval.study.study import Study
 
-STUDY = ROOT / "config" / "steering_paper.yaml"
+STUDY = ROOT / "config" / "studies" / "steering_paper.yaml"
 MODEL, STEERED, JUDGE, SPLIT = (
     "qwen3-4b-instruct-paper",
     "qwen3-4b-instruct-wrmd.scale-0.5",
@@ -56,7 +56,7 @@ def snakemake(folder: Path, *arguments: str) -> str:
 def config() -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        return load_study(yaml.safe_load(STUDY.read_text(encoding="utf-8")), "config/steering_paper.yaml")
+        return load_study(yaml.safe_load(STUDY.read_text(encoding="utf-8")), "config/studies/steering_paper.yaml")
 
 
 def questions(count: int) -> list[str]:

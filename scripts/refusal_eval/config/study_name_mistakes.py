@@ -16,17 +16,22 @@ LARGEST_STUDY = 2**20  # bytes
 MOST_NAMED = 3  # files
 
 
+def shipped_folders(root: str | Path) -> list[str]:
+    """Return the folders of the study files that ship; `root` is the repository's folder."""
+    return [os.path.join(root, "config"), os.path.join(root, "config", "studies")]
+
+
 def same_name_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield other study files of the same name: each would overwrite the other's results without a word.
 
-    They lie beside the study or the demo, or are what the results of that name were made from. A study file that was
-    moved or edited is fine: its results follow. Two that both exist are not.
+    They lie beside the study or are those that ship, or are what the results of that name were made from. A study file
+    that was moved or edited is fine: its results follow. Two that both exist are not.
     """
     source, name = study.written.layers[-1].source, study.settings.study
     if not name:  # a mistake itself
         return
     here = os.path.realpath(source.file)
-    folders = [os.path.dirname(here), os.path.join(study.root, "config")]
+    folders = [os.path.dirname(here), *shipped_folders(study.root)]
     files = {file: "" for folder in folders for file in _files_that_may_name_a_study(folder)}
     record = Path(study.settings.results_dir, name, RECORD)
     if os.path.isfile(record):  # pathlib raises for a name that is too long

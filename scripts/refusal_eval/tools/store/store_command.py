@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from refusal_eval.config.study_name_mistakes import shipped_folders
 from refusal_eval.core.errors import UserError
 from refusal_eval.program.page_lines import fill_lines, table
 from refusal_eval.program.study_file import ROOT
@@ -31,8 +32,8 @@ def command(
 ) -> None:
     """Show what the store holds, and how much of it no study uses; with --prune and --yes, remove that part.
 
-    A study uses what is in the request files of its cells. The studies are those with results here: files in config/,
-    and others that the results or the store name. Without --yes nothing is changed.
+    A study uses what is in the request files of its cells. The studies are those with results here: files in config/
+    and config/studies/, and others that the results or the store name. Without --yes nothing is changed.
     """
     if yes and not prune:
         raise typer.BadParameter("--yes goes with --prune")
@@ -46,7 +47,8 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     Raises:
         UserError: if there is no such store, or it is not known what all studies ask for.
     """
-    studies = [store_studies.read_study(file, ROOT) for file in named or store_studies.study_files(ROOT / "config")]
+    shipped = [file for place in shipped_folders(ROOT) for file in store_studies.study_files(Path(place))]
+    studies = [store_studies.read_study(file, ROOT) for file in named or shipped]
     store = folder or common_store(studies)
     waiting: list[StoreStudy] = []
     if not named:
