@@ -15,12 +15,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.features.battles.battle_reader import BattleReader, read_battle
 from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, BattleRows, clusterings
+from refusal_eval.features.battles.battles_analysis import BattlesAnalysis
 from refusal_eval.features.battles.battles_keys import Battles as Columns
 from refusal_eval.features.battles.log_odds import log_odds
 from refusal_eval.features.battles.moderators import moderated_log_odds
 from refusal_eval.features.battles.penalties import class_estimates
 from refusal_eval.features.battles.similarity import word_cosines
 from refusal_eval.stats.estimates.intervals import effective_of
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.tables_stage import params
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
 LABELS = ("refusal", "partial", "compliance")
@@ -143,6 +146,32 @@ def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatc
     study = yaml.safe_load((repository / "config" / "studies" / "arena.yaml").read_text(encoding="utf-8"))
     config = load_study(study, "config/studies/arena.yaml")
     assert config["engine_entries"] == {} and config["split_entries"]["arena_55k"]["battles"]["lists"]
+
+
+def uncommented(repository, *starts):
+    """Return the study that ships with the comments that begin so made lines of it, and `allow` naming both judges."""
+    text = (repository / "config" / "studies" / "arena.yaml").read_text(encoding="utf-8")
+    for start in starts:
+        text = text.replace(f"# {start}", start)
+    return yaml.safe_load(text)
+
+
+def test_the_study_that_ships_shows_the_five_classes_once_the_classifier_is_uncommented(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    found = uncommented(repository, "- llm-refusal-classifier", "allow:")
+    study = Study(load_study(found, "config/studies/arena.yaml"))
+    assert study.primary_judge == "keyword"
+    assert params(study, "battles")["classed_by"] == ["llm-refusal-classifier", "keyword"]
+    assert study.figures["battles"].shown(study.view).judges == ["llm-refusal-classifier"]
+    assert "flagged" not in BattlesAnalysis(study).params()
+
+
+def test_a_judge_that_flags_harmful_questions_is_read_where_no_column_says_which_are_sensitive(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    found = uncommented(repository, "- wildguard") | {"allow": ["wildguard"]}
+    study = Study(load_study(found, "config/studies/arena.yaml"))
+    (verdicts,) = BattlesAnalysis(study).inputs()["verdicts"]
+    assert verdicts.endswith("verdicts/wildguard/chatbot-arena/arena_55k.jsonl")
 
 
 # ---------------------------------------------------------------- numbers

@@ -90,7 +90,11 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
     winner = _winner(row, battles["winner"], place)
     if winner is None or None in models:
         return "without a preference or a model's name"
-    about = {"models": models, "winner": winner, "llm_winner": _winner(row, battles["llm_winner"], place)}
+    about: dict[str, Any] = {
+        "models": models,
+        "winner": winner,
+        "llm_winner": _winner(row, battles["llm_winner"], place),
+    }
     if battles.get("sensitive"):
         about["sensitive"] = _yes(row, battles["sensitive"], place)
     return {"prompt": prompt, "answers": answers, **about}

@@ -57,10 +57,10 @@ _BIAS = (
     "neither called a tie; positive where it takes the class more leniently.",
 )
 _MODERATED = (
-    "Change of the log-odds of being preferred, in one logistic regression at equal models. Of compliance (among kinds, "
-    "of the most frequent one that complies) it is the effect of the column; of other classes, how much larger it is "
-    "for them: below 0, the column adds to their cost. Closer, more alike: by 0.1 of the cosine of their words (TF-IDF), "
-    "which is not the similarity of the paper.",
+    "Change of the log-odds of being preferred, in one logistic regression at equal models. Of compliance (among "
+    "kinds, of the most frequent one that complies) it is the effect of the column; of other classes, how much larger "
+    "it is for them: below 0, the column adds to their cost.",
+    "Closer, more alike: by 0.1 of the cosine of their words (TF-IDF); how the paper measured closeness is not known.",
 )
 _NOT_SENSITIVE = (
     "Which questions are sensitive is not known: neither a column (battles.sensitive) nor a judge that flags harmful "
@@ -74,7 +74,8 @@ def battles(data: TableData) -> TableParts:
     """
     rows: list[BattleEstimate] = data.found("battles")["estimates"]
     frame = pd.DataFrame([[row[name] for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object)
-    primary, tables = data.asked["primary_judge"], []
+    primary = data.asked["primary_judge"]
+    tables: list[Table] = []
     for split in data.order("splits"):
         for judge in data.asked["classed_by"]:
             own = [row for row in rows if (row["split"], row["judge"]) == (split, judge) and row["category"] is None]
@@ -85,7 +86,9 @@ def battles(data: TableData) -> TableParts:
 
 def _tables(split: str, judge: str, rows: Mapping[tuple[str, str], BattleEstimate], data: TableData) -> Iterator[Table]:
     """Yield the tables of a split by one judge's classes."""
-    classes, asked = [name for estimand, name in rows if estimand == "battle_share"], {of for of, _ in rows}
+    classes = [name for estimand, name in rows if estimand == "battle_share"]
+    asked = {estimand for estimand, _ in rows}
+    known = {estimand for (estimand, _), row in rows.items() if row["value"] is not None}
     primary = judge == data.asked["primary_judge"]
     name = split if primary else f"{split}-{judge}"
     where = f"in the battles of {data.labels.split(split)}"
@@ -93,7 +96,8 @@ def _tables(split: str, judge: str, rows: Mapping[tuple[str, str], BattleEstimat
     about = (judge, rows, classes, data)
     if classes:
         yield _table(f"battles-{name}", f"What refusals cost {where}", SHOWN, _NOTES, *about)
-    if moderated := {head: estimand for head, estimand in MODERATED.items() if estimand in asked}:
+    moderated = {head: estimand for head, estimand in MODERATED.items() if estimand in asked}
+    if known & set(moderated.values()):
         notes = _MODERATED if len(moderated) == len(MODERATED) else (*_MODERATED, _NOT_SENSITIVE)
         yield _table(f"battles-moderators-{name}", f"What moderates this cost {where}", moderated, notes, *about)
     if asked & set(OF_LLM.values()):
