@@ -63,7 +63,7 @@ def index_estimates(entry: Mapping[str, Any]) -> Iterator[Estimate]:
             one, other = in_common(states, base)
         except UserError as error:
             raise UserError(f"models {model} and {reference}: {error}") from error
-        about = {"n_prompts": len(one.prompts), "n_clusters": len(set(one.clusters))}
+        about: dict[str, Any] = {"n_prompts": len(one.prompts), "n_clusters": len(set(one.clusters))}
         about |= {"flags": few_flags(effective_of(np.array(one.clusters, dtype=object)))}
         for place, layer in enumerate(layers):
             at_layer = one.states[:, place], other.states[:, place]
