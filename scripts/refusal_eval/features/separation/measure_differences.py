@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, both_sides
-from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.activations.sides import SIDES, both_sides, read_parts
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.logs import LOG
 from refusal_eval.features.separation.aqi import OVERALL
@@ -110,11 +109,9 @@ def parameter(name: str, layer: int, reference: str) -> str:
 
 def grouped_states(entry: Mapping[str, Any], model: str) -> tuple[list[int], GroupedStates]:
     """Return the layers of one model, and its prompts of both groups."""
-    files = entry["files"][model]
-    states = {side: read_states(files[side]["activations"]) for side in SIDES}
-    layers = checked_layers(entry["layers"], states["positive"].metadata["model_layers"], model)
-    scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
-    sides = both_sides(entry, files, states, layers, scores)
+    parts = read_parts(entry, entry["files"][model], confidence_by_prompt)
+    layers = checked_layers(entry["layers"], parts["positive"][0].states.metadata["model_layers"], model)
+    sides = both_sides(parts, layers)
     positive = np.arange(sum(len(side.group) for side in sides)) < len(sides[0].group)
     prompts = [(name, prompt) for name, side in zip(SIDES, sides, strict=True) for prompt in side.prompts]
     clusters = [cluster for side in sides for cluster in side.group.clusters]
