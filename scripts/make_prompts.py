@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.kinds import ROW_READERS
+from refusal_eval.config.source_entries import AtPath
 from refusal_eval.core.files import as_planned, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
@@ -31,9 +32,13 @@ def main(
         clusters_path: the file with the clusters of the rows, if there is one.
         unverified: what nobody could verify of the split's entry; for the log only.
     """
+    source = row_source(split["source"])
+    whose = "not verified when its entry was written"
+    if isinstance(source, AtPath):  # such an entry may have been written for a release, and then given another source
+        whose = "not verified of the data as released (this is a file of your own)"
     for what in unverified:
-        LOG.warning("%s: not verified when its entry was written: %s", split["name"], what)
-    rows = row_source(split["source"]).own_rows(rows_path)
+        LOG.warning("%s: %s: %s", split["name"], whose, what)
+    rows = source.own_rows(rows_path)
     if rows is None:
         rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None

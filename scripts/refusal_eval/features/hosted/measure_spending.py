@@ -11,7 +11,6 @@ from refusal_eval.features.hosted.price import Price
 from refusal_eval.stats.estimates.estimate import Estimate
 
 OF_ANSWERS, OF_VERDICTS = "cost_per_1000_answers", "cost_per_1000_verdicts"
-Tokens = Mapping[str, int]  # that were billed
 
 
 def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 def _cost(
     estimand: str,
     price_entry: Mapping[str, Any],
-    billed: Mapping[str, Tokens],
+    billed: Mapping[str, Mapping[str, int]],
     unknown: Iterable[str],
     count: int,
     rows: Sequence[Mapping[str, Any]],
