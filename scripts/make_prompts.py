@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.kinds import ROW_READERS
-from refusal_eval.config.source_entries import AtPath
 from refusal_eval.core.files import as_planned, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
@@ -34,7 +33,7 @@ def main(
     """
     source = row_source(split["source"])
     whose = "not verified when its entry was written"
-    if isinstance(source, AtPath):  # such an entry may have been written for a release, and then given another source
+    if not source.fetched:  # such an entry may have been written for a release, and then given another source
         whose = "not verified of the data as released (this is a file of your own)"
     for what in unverified:
         LOG.warning("%s: %s: %s", split["name"], whose, what)

@@ -73,7 +73,7 @@ _TOOLS = {
 _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
 # A label that is set off, a quotation, which stays as it is, or a hash, of which running text has the first digits; the
 # manifest has all.
-_SPECIAL = re.compile(r"\ue002([^\ue003]*)\ue003|(\"[^\"\ue002\ue003]*\")|\b([0-9a-f]{8})[0-9a-f]{24,}\b")
+_SPECIAL = re.compile(r"\ue002([^\ue003]*)\ue003|(\u201c[^\u201d\ue002\ue003]*\u201d)|\b([0-9a-f]{8})[0-9a-f]{24,}\b")
 _LOOSE = "\\begingroup\\emergencystretch=3em\n", "\\par\\endgroup\n"  # no line sticks out
 _NEEDS_URL = "% Its bibliography needs \\usepackage{url}.\n"
 
