@@ -31,9 +31,13 @@ def main(
         clusters_path: the file with the clusters of the rows, if there is one.
         unverified: what nobody could verify of the split's entry; for the log only.
     """
+    source = row_source(split["source"])
+    whose = "not verified when its entry was written"
+    if not source.fetched:  # such an entry may have been written for a release, and then given another source
+        whose = "not verified of the data as released (this is a file of your own)"
     for what in unverified:
-        LOG.warning("%s: not verified when its entry was written: %s", split["name"], what)
-    rows = row_source(split["source"]).own_rows(rows_path)
+        LOG.warning("%s: %s: %s", split["name"], whose, what)
+    rows = source.own_rows(rows_path)
     if rows is None:
         rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None

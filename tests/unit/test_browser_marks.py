@@ -137,3 +137,16 @@ def test_an_audit_and_marks_are_read_together(config: dict[str, Any], folder: Pa
     (tmp_path / "labels.json").write_text(json.dumps(given))
     assert main(["audit", "read", "s.yaml", "--partial", marks, str(tmp_path / "labels.json")]) == 0
     assert (folder / "audit" / "labels.jsonl").is_file() and (folder / "audit" / "marked.jsonl").is_file()
+
+
+def test_marks_without_a_study_file_say_whose_they_are_and_what_to_type(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = written(tmp_path / "a.json", mark(folder, 8, "compliance"))
+    for more in ([], [first]):
+        assert main(["audit", "read", first, *more]) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "a.json is no study file (it holds marks of study `tiny-study`): name the study file first" in said
+        assert "`refusal-eval audit read STUDY.yaml " in said
+    assert main(["audit", "read", "s.yaml"]) == 1
+    assert "s.yaml: name what came back from the raters behind the study file" in capsys.readouterr().err

@@ -536,3 +536,12 @@ def test_splits_and_judges_without_a_pin_are_something_to_do():
     assert to_do(result, "`xstest_safe`", "refusal-eval pin theirs.yaml")
     assert to_do(result, "`gpt-oss-20b`", "refusal-eval pin theirs.yaml")
     assert not any("at a pinned one" in text for text in result.notes)
+
+
+def test_with_the_published_labels_nothing_is_said_of_a_rubric_of_ours(theirs, capsys):
+    """No judge with that rubric is asked."""
+    results_folder(theirs, "hub-rows", "url-rows")
+    read_in(theirs)
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "with our rubric" not in reported and "judge_model." not in reported
+    assert "their scores (judge_scores.json) are the judge `mine-judge`" in reported

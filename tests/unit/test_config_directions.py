@@ -143,6 +143,8 @@ def test_a_split_that_is_off_is_off_for_directions_too(project):
         ({"models": ["plain", "thinker"]}, "[0].models[1]", "`thinker` is not one of the study's `models`"),
         ({"negative": {"split": "file-row"}}, "[0].negative.split", "there is no split `file-row` in the catalogue"),
         ({"negative": {"split": "hub-rows"}}, "[0].negative", "is the same as `positive`"),
+        ({"reference": "plaim"}, "[0].reference", "`plaim` is not one of its `models`; did you mean `plain`?"),
+        ({"reference": "plain"}, "[0].reference", "`models` has nothing beside `plain` to compare with it"),
         ({"layers": [-1]}, "[0]", "`layers` are different whole numbers from 0 on"),
         ({"layers": [1, 2], "aqi": {"layer": 0}}, "[0]", "`aqi.layer` is 0, which is not one of `layers`; add it"),
         ({"aqi": {"perplexity": 4}}, "[0].aqi.perplexity", "must be at least 5"),
@@ -168,7 +170,7 @@ def test_composites_are_of_the_layer_that_is_named_or_the_last_that_is_captured(
     study = Study(project.load(STUDY | {"separation": [FAR | {"layers": layers, "aqi": aqi}]}))
     assert aqi_params(study, "far").items() >= {"name": "far", "layer": layer, "gamma": 0.5, "seed": 42}.items()
     assert not {"aqi", "draws", "layers"} & set(aqi_params(study, "far"))
-    assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi"} | {"sources"}
+    assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi", "reference"} | {"sources"}
     assert highest_layer(study, FAR["models"][0]) == max([*(layers or []), *aqi.values()], default=None)
 
 

@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 import scipy
 from estimate_rows import cell_file, rows_of, single
+from sklearn.metrics import davies_bouldin_score
 
 from refusal_eval.activations.groups import Group
 from refusal_eval.activations.sides import both_sides, content_sha256, read_parts
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.features.separation.measure_differences import COMPOSITES, composite_estimates, measure
 from refusal_eval.features.steering.direction_files import read_direction
 from refusal_eval.features.steering.directions import FitMethod
 from refusal_eval.features.steering.few_prompts import refuse_few, support
@@ -244,6 +246,65 @@ def test_aqi_has_a_row_for_each_model_and_axiom_of_the_layer(cell):
         measure_aqi.main(asked | {"layer": 2}, {"m": cell.files}, str(outputs[0]))
     with pytest.raises(UserError, match=r"separation far, aqi, model m: 12 \+ 12 prompts, and t-SNE of perplexity 50"):
         measure_aqi.main(asked | {"perplexity": None}, {"m": cell.files}, str(outputs[0]))
+
+
+def compared(cell, tuned, **changes):
+    """Return the estimates of the differences of `tuned`, whose states are in files of its own, from `base`."""
+    files = {"base": cell.files, "tuned": tuned}
+    asked = {"name": "far", "layers": [1], "draws": 40, "seed": 0, "models": ["base", "tuned"], "reference": "base"}
+    asked |= {"files": files, **SIDES, **changes}
+    found = measure({"aqi": []}, {"separations": [asked], "with_aqi": []})["estimates"]
+    return {row["estimand"]: row for row in found}
+
+
+def states_of_another(cell, states, prompts):
+    metadata = read_states(cell.folder / "states").metadata | {"prompts": prompts, "width": states.shape[2]}
+    metadata["keys"] = [f"key of {name}" for name in prompts]
+    write_states(cell.folder / "tuned", states, "F32", metadata)
+    return {side: paths | {"activations": str(cell.folder / "tuned")} for side, paths in cell.files.items()}
+
+
+def test_differences_of_models_are_on_the_prompts_that_both_have(cell):
+    names = [prompt["id"] for prompt in cell.prompts]
+    states = cell.states.copy()
+    states[:12, 1] += 3  # the groups lie further apart in the tuned model
+    found = compared(cell, states_of_another(cell, states[1:], names[1:]))
+    row = found["separation_davies_bouldin_difference"]
+    groups = np.arange(23) < 11
+    by_sklearn = [davies_bouldin_score(of[1:, 1].astype(float), groups) for of in (states, cell.states)]
+    assert row["value"] == pytest.approx(by_sklearn[0] - by_sklearn[1], rel=1e-6)
+    assert row["low"] < row["value"] < row["high"] < 0
+    about = (row["model"], row["parameter"], row["n_prompts"], row["n_clusters"], row["flags"])
+    assert about == ("tuned", "far, layer 1, minus base", 23, 23, ["few_clusters"])
+    assert found["separation_dunn_difference"]["low"] is None
+    assert found["separation_dunn_difference"]["method"] == "none (a ratio of extremes)"
+
+
+def test_models_that_cannot_be_compared_are_named(cell):
+    names = [prompt["id"] for prompt in cell.prompts]
+    wider = states_of_another(cell, np.concatenate([cell.states] * 2, axis=2), names)
+    with pytest.raises(UserError, match="separation far: models tuned and base: the widths are 8 and 4: indices of"):
+        compared(cell, wider)
+    few = states_of_another(cell, cell.states[11:], names[11:])
+    with pytest.raises(UserError, match="the positive side has 1 prompt"):
+        compared(cell, few)
+
+
+def test_differences_of_composites_are_those_of_their_table(cell):
+    rows = [
+        [m, 1, a, 6, 6, v, v / 2, v / 4, None] for m in ("base", "tuned") for a, v in (("a", 0.5), ("overall", 0.25))
+    ]
+    columns = ["model", "layer", "axiom", "n_positive", "n_negative", *COMPOSITES, "note"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.loc[3, list(COMPOSITES)] = 1.0, 0.5, None
+    entry = {"name": "far", "models": ["base", "tuned"], "reference": "base"}
+    found = {(one.estimand, one.category): one for one in composite_estimates(entry, frame)}
+    assert found["aqi_dealign_difference", None].value == 0.75 and found["aqi_dealign_difference", "a"].value == 0
+    assert found["aqi_chi_sil_difference", None].value == 0.375
+    assert found["aqi_ss_xb_difference", None].value is None
+    assert not any("xb_chi" in estimand for estimand, _ in found)
+    one = found["aqi_dealign_difference", None]
+    assert (one.low, one.n_prompts, one.parameter) == (None, 12, "far, layer 1, minus base")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -776,3 +776,6 @@ def test_a_hash_in_running_text_has_eight_digits() -> None:
     text = f"commit {'0123456789abcdef' * 4} and abc123."
     assert markdown_text(text) == "commit `01234567` and abc123."
     assert latex_text(text) == "commit \\texttt{01234567} and abc123."
+    quoted = f"with the system prompt \u201cSay {'0123456789abcdef' * 2}.\u201d at commit {'fedcba9876543210' * 2}"
+    shown = f"with the system prompt \u201cSay {'0123456789abcdef' * 2}.\u201d at commit `fedcba98`"
+    assert markdown_text(quoted) == shown, "what is quoted was sent as it is"

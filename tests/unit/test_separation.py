@@ -6,6 +6,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.separation.model_differences import index_differences
 from refusal_eval.features.separation.separation import (
     INDICES,
     LayerSeparation,
@@ -191,3 +192,40 @@ def test_layers_of_the_same_prompts_have_the_same_permutations():
     for one, other in zip(*rows, strict=True):
         if one["index"] in ("silhouette", "auc"):  # they have no units
             np.testing.assert_allclose(one["apart"], other["apart"])
+
+
+def by_weights(states, positive, weights):
+    """Return Davies-Bouldin of prompts that count so often, from scikit-learn on copies of them."""
+    copies = np.repeat(np.arange(len(weights)), weights.astype(int))
+    return davies_bouldin_score(states[copies], positive[copies])
+
+
+def test_a_difference_is_paired_over_the_same_draws_of_clusters():
+    """Against scikit-learn on copies of the prompts that each draw holds."""
+    (one, positive), (other, _) = two_groups(20, 16, 3.0), two_groups(20, 16, 2.0)
+    clusters = [f"c{i // 2:02d}" for i in range(36)]
+    found = index_differences(one, other, positive, clusters, 60, 7)["davies_bouldin"]
+    rng, codes = np.random.default_rng(7), np.repeat(np.arange(18), 2)
+    draws = [np.bincount(rng.integers(18, size=18), minlength=18)[codes] for _ in range(60)]
+    values, moved = [], []
+    for states in (one, other):
+        values.append(davies_bouldin_score(states, positive))
+        drawn = np.array([by_weights(states, positive, weights) for weights in draws])
+        moved.append(drawn * values[-1] / np.median(drawn))
+    difference = moved[0] - moved[1]
+    low, middle, high = np.quantile(difference, [0.025, 0.5, 0.975])
+    by_hand = values[0] - values[1]
+    ends = (by_hand, by_hand - middle + low, by_hand - middle + high)
+    assert (found.value, found.low, found.high) == pytest.approx(ends, rel=1e-6)
+
+
+def test_models_that_hardly_differ_have_a_narrow_interval_around_nothing():
+    """Much narrower than the interval of either, as both have the same prompts."""
+    one, positive = two_groups(40, 40, 2.0)
+    other = one + 0.02 * np.random.default_rng(3).standard_normal(one.shape)
+    clusters = [str(i) for i in range(80)]
+    found = index_differences(other, one, positive, clusters, 100, 0)["silhouette"]
+    (alone,) = [row for row in separation(one, positive, clusters, 100, 0) if row["index"] == "silhouette"]
+    assert found.low < 0 < found.high and found.high - found.low < 0.2 * (alone["high"] - alone["low"])
+    same = index_differences(one, one, positive, clusters, 20, 0)
+    assert all((number.value, number.low or 0, number.high or 0) == (0, 0, 0) for number in same.values())

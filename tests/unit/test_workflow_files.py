@@ -291,7 +291,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         return Study(config | changes).tables
 
     every = set(TABLES.names())  # without those of features that are not here
-    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"}
+    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused", "separation"}
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
@@ -305,6 +305,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "corrected",
         "comparisons_matrix",
         "who_refused",
+        "separation",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}

@@ -226,7 +226,7 @@ OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
     *("over_refusals", "targets", "battles", "who_refused"),
 )
-WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
+WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),

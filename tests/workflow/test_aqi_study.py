@@ -35,6 +35,13 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
         splits = splits | {split: splits[split] | {"columns": {"prompt": "prompt", "category": "category"}}}
     project.catalogue("datasets", "own", splits=splits)
     project.study(separation=[FAR], tables=[], figures=[])
+    answer(project)
+    project.snakemake()
+    return project
+
+
+def answer(project: Project) -> None:
+    """Answer all requests of a study, and write the activations that it asks for."""
     project.snakemake("--until", "requests")
     project.answer_everything("requests")
     rng = np.random.default_rng(0)
@@ -44,8 +51,6 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
         path = project.store / "activations" / file.header["engine_id"] / f"{file.path.stem}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_states(path, states, "F32", {"keys": keys, "layers": [0, 1]})
-    project.snakemake()
-    return project
 
 
 @pytest.fixture
@@ -81,3 +86,31 @@ def test_another_setting_of_aqi_reruns_its_composites_alone_and_they_rerun_for_n
     assert finished.planned() == MANIFEST
     run = finished.snakemake("-n")
     assert "they may hold old numbers: separation/aqi/far.csv" in run.stdout + run.stderr
+
+
+def test_the_difference_of_two_models_reaches_results_table_and_methods(finished: Project) -> None:
+    """Of the last layer in the table, of both in the results; another reference makes no separation again."""
+    both = FAR | {"models": ["plain", "terse"], "reference": "plain"}
+    finished.study(models=["plain", "terse"], separation=[both])
+    answer(finished)
+    finished.snakemake()
+    results = pd.read_csv(finished.results / "results_table" / "results.csv", keep_default_na=False)
+    rows = results[results["parameter"] == "far, layer 1, minus plain"]
+    assert set(rows["model"]) == {"terse"} and len(rows) == 6 + 3 * 3
+    own = pd.read_csv(finished.results / "separation" / "far.csv")
+    values = own[(own["layer"] == 1) & (own["index"] == "silhouette")].set_index("model")["value"]
+    (row,) = rows[rows["estimand"] == "separation_silhouette_difference"].to_dict("records")
+    assert float(row["value"]) == pytest.approx(values["terse"] - values["plain"], abs=1e-5)
+    assert float(row["low"]) < float(row["value"]) < float(row["high"])
+    composites = pd.read_csv(finished.results / "separation" / "aqi" / "far.csv").set_index(["model", "axiom"])
+    (row,) = rows[(rows["estimand"] == "aqi_dealign_difference") & (rows["category"] == "")].to_dict("records")
+    difference = (
+        composites.loc[("terse", "overall"), "aqi_dealign"] - composites.loc[("plain", "overall"), "aqi_dealign"]
+    )
+    assert float(row["value"]) == pytest.approx(difference, abs=1e-5) and row["low"] == ""
+    table = (finished.results / "tables" / "separation.md").read_text()
+    assert "differences from plain" in table and "| terse | 1 |" in table and "aqi\\_dealign" in table
+    assert "Differences from *plain* are on the prompts" in (finished.results / "methods.md").read_text()
+    finished.study(separation=[both | {"reference": "terse"}])
+    planned = finished.planned()
+    assert planned["analysis"] == 1 and not {"separation", "aqi", "activations"} & set(planned)

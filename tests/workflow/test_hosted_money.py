@@ -1,5 +1,6 @@
 """What a provider billed is in the journal, and that in the budget, whenever a load is killed (see money.py)."""
 
+import csv
 import os
 import signal
 import subprocess
@@ -58,6 +59,34 @@ def test_models_and_judges_of_both_dialects_share_one_budget_and_nothing_is_paid
         states = Counter(row["state"] for row in rows)
         assert {"verdict", "blocked"} == {entry["kind"] for entry in own} and set(states) >= {"judged", "judge_refused"}
         assert states["unparsable"] == 0, [row for row in rows if row["state"] == "unparsable"][:2]
+        costs = costs_of(project, "cost_per_1000_verdicts", judge)
+        # Blocks without a bill cost nothing here; equal answers have one verdict, which is billed once.
+        keys = {row["key"] for row in rows}
+        assert len(own) == len(keys)
+        in_cells = [
+            cell_cost(project.results / "verdicts" / judge / model / "one.jsonl") for model in ("gpt", "claude")
+        ]
+        assert costs == pytest.approx(dict(zip(("gpt", "claude"), in_cells, strict=True)))
+        every = {key: usage for row in rows for key, usage in row.get("billed", {}).items()}
+        assert sum((PRICE.cost(usage) for usage in every.values()), Decimal(0)) == bill(own, PRICE)
+
+
+def costs_of(project: Project, estimand: str, judge: str) -> dict[str, float]:
+    """Return the values of an estimand by model."""
+    with (project.results / "results_table" / "results.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["estimand"], row["judge"]) == (estimand, judge)]
+    return {row["model"]: float(row["value"]) for row in rows}
+
+
+def cell_cost(path: Path) -> float:
+    """Return what 1,000 verdicts of a file cost: input 2.5, cached 1.25 and output 10 a million tokens."""
+    billed, judged = dict[str, float](), 0
+    for row in read_jsonl(path):
+        judged += row["state"] == "judged"
+        for key, usage in row.get("billed", {}).items():
+            uncached = usage["input"] - usage["cached"]
+            billed[key] = (uncached * 2.5 + usage["cached"] * 1.25 + usage["output"] * 10) / 1e6
+    return 1000 * sum(billed.values()) / judged
 
 
 def add_judges(project: Project) -> None:

@@ -22,7 +22,7 @@ rule analysis:
     conda:
         "../../envs/workflow.yaml"
     resources:
-        mem_mb=lambda wildcards: ANALYSES_MADE[wildcards.analysis].mem_mb,
+        mem_mb=lambda wildcards: ANALYSES_MADE[wildcards.analysis].megabytes(),
         runtime=60,
     params:
         study=lambda wildcards: ANALYSES_MADE[wildcards.analysis].params(),

@@ -76,6 +76,7 @@ def read_rows(
         # Some encodings do not say where.
         found = f"{error.reason} at byte {error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
         wanted = "name its `encoding`" if encoding else "save it as UTF-8, or name its `encoding`"
+        wanted += ", which a `source` of another kind does not inherit" if not encoding else ""
         raise UserError(f"{name}: is not {encoding or 'UTF-8'} text ({found}); {wanted}") from error
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error

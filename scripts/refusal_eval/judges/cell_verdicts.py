@@ -30,6 +30,8 @@ class AskedAnswer:
     first: Request
     votes: tuple[Verdict, ...] = ()
     retried: int = 0  # votes that could not be read and were asked again
+    # the tokens that were billed for its responses, by the key of each; empty where nobody bills
+    billed: dict[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
 
 
 def verdict_rows(
@@ -66,6 +68,8 @@ def _row(answer: JudgedRow, asked: AskedAnswer, unseen: JudgedRow | None) -> dic
     row["key"] = asked.first.key
     if asked.first.cut:
         row["raw"][CUT] = asked.first.cut
+    if asked.billed:
+        row["billed"] = asked.billed
     return row
 
 
@@ -83,6 +87,9 @@ def asked_answers(
         asked = found.setdefault(chain.first.place, AskedAnswer(chain.first))
         asked.votes += (vote_of(chain, read, rejected),)
         asked.retried += len(chain.answered) > 1
+        for request, record in chain.answered:
+            if request.key is not None and (usage := record["response"].get("usage")):
+                asked.billed[request.key] = usage
     return found
 
 

@@ -40,6 +40,10 @@ class Analysis:
         """Return whether the study has it."""
         return True
 
+    def megabytes(self) -> int:
+        """Return the memory that its job asks for, in MB."""
+        return self.mem_mb
+
     def own_files(self) -> list[str]:
         """Return the user's files, of no rule, that decide its numbers."""
         return []

@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.report.paper.display import MINUS, NO_DATA, OPEN_MARK, add_marks, p_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
-from refusal_eval.report.paper.reference import MOST_ROWS
+from refusal_eval.report.paper.reference import MOST_ROWS, common_model
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text
@@ -243,9 +243,8 @@ def comparisons_table(
 
 def reference_of(families: Sequence[Family], models: Sequence[str]) -> str | None:
     """Return the model that every pair of a family has, of the first one with such a model; else the study's first."""
-    own = [family.pairs for family in families if family.kind == MODELS]
-    common = (frozenset.intersection(*map(frozenset, pairs)) for pairs in own if len(pairs) > 1)
-    return next((model for found in common for model in found), next(iter(models), None))
+    common = (common_model(family.pairs) for family in families if family.kind == MODELS)
+    return next(filter(None, common), next(iter(models), None))
 
 
 def is_of_all_pairs(family: Family) -> bool:

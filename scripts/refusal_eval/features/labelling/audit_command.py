@@ -82,7 +82,9 @@ def draw_audit(
 @command.command("read")
 def read_labels(
     study: AuditedStudy,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What came back from the raters.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE...", show_default=False, help="What came back from the raters.")
+    ] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Go on although rows have no label yet.")] = False,
     folder: AuditFolder = None,
 ) -> None:
@@ -97,6 +99,8 @@ def read_labels(
     A file of marks that a page of all answers exported becomes marked.jsonl and marked_gold.jsonl: answers that were
     chosen by hand are gold, and correct no rate.
     """
+    if not files or hand_marks.marks_in(study) is not None:
+        raise UserError(without_study([study, *(files or [])]))
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")
     by_hand = {path: found for path in files if (found := hand_marks.marks_in(path)) is not None}
@@ -129,6 +133,17 @@ def read_labels(
         check_finished(audit, marks)
     found = write_outputs(place, whole, gone, marks, config)
     typer.echo(render_template(PAGE / "read.txt", found | {"folder": place, "percent": percent}), nl=False)
+
+
+def without_study(named: Sequence[Path]) -> str:
+    """Return what is missing where the study file, or what came back, is not named."""
+    first = named[0]
+    if first.suffix.lower() not in (".json", ".csv"):
+        return f"{first}: name what came back from the raters behind the study file"
+    marks = hand_marks.marks_in(first) or {}
+    whose = f" (it holds marks of study `{marks['study']}`)" if isinstance(marks.get("study"), str) else ""
+    names = " ".join(map(str, named))
+    return f"{first} is no study file{whose}: name the study file first, `refusal-eval audit read STUDY.yaml {names}`"
 
 
 def chosen(named: str, known: Sequence[str], what: str) -> list[str]:

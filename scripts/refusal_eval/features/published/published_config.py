@@ -103,10 +103,13 @@ class Imported:
     catalogue: dict[str, Any] = field(default_factory=dict)  # the catalogue file that the study names
     notes: list[str] = field(default_factory=list)  # what was changed and why, in the order of the config
     todo: list[str] = field(default_factory=list)  # what the user has to fill in before the study runs
+    of_judge: list[str] = field(default_factory=list)  # those of the notes that are about our judge
 
     def note(self, about: str, **values: Any) -> None:
         """Add a note."""
         self.notes.append(words()["notes"][about].format(**values))
+        if about.startswith("judge"):
+            self.of_judge.append(self.notes[-1])
 
     def note_unknown(self, found: Mapping[str, Any], known: Collection[str], section: str) -> None:
         """Add a note for each key that is none of the library's."""

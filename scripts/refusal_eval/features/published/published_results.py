@@ -72,6 +72,8 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
         about, chosen = "recorded_judge", [theirs, *chosen]
     remark = words()["notes"][about].format(file=JUDGE_SCORES, judge=theirs)
     study |= {"splits": splits, "samples": samples, "judges": chosen or [ours]}
+    if ours not in study["judges"]:
+        result.notes = [note for note in result.notes if note not in result.of_judge]
     result.note("recorded", folder=folder, remark=remark, ours=ours)
     if allowed := [one for one in study.pop("allow", []) if one in splits]:
         study["allow"] = allowed

@@ -123,7 +123,7 @@ def separation(
     # Permutations that are the labels themselves count as far apart as these: one formula, to the last bit, for both.
     found = indices(layer, positive, np.ones(len(positive)), folds)
     rng = np.random.default_rng(seed)
-    booted = [indices(layer, positive, _drawn(codes, rng), folds) for _ in range(draws)]
+    booted = [indices(layer, positive, cluster_weights(codes, rng), folds) for _ in range(draws)]
     null = []
     for _ in range(draws):
         labels = permuted(positive, codes, rng)
@@ -204,7 +204,7 @@ def _interval(name: str, value: float, drawn: Floats) -> tuple[float, float]:
     return max(least, value - middle + low), min(most, value - middle + high)
 
 
-def _drawn(codes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+def cluster_weights(codes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Return how often each prompt is in a draw of clusters with replacement."""
     count = codes.max() + 1
     weights: Floats = np.bincount(rng.integers(count, size=count), minlength=count).astype(float)[codes]

@@ -29,6 +29,11 @@ class Separation(Entry):
 
     name: Slug = Field(description="Names its file, `separation/NAME.csv`.")
     models: list[Slug] = Field(min_length=1, description="Models of the study, such as a base and its fine-tune.")
+    reference: Slug | None = Field(
+        None,
+        description="The model of `models` from which the others' differences are taken, such as the base. Default: no "
+        "differences.",
+    )
     positive: Sides = Field(description="One group of prompts, or a list of groups that are one.")
     negative: Sides = Field(description="The other group.")
     positions: Positions = Field("last_prompt_token", description="As in a direction.")

@@ -20,9 +20,9 @@ def separation_entry(study: Study, name: str) -> Separation:
 
 
 def separation_params(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of a separation that decide its indices (`aqi` does not), and the sources of its sides."""
+    """Return the keys of a separation that decide its indices (not `aqi` and `reference`), and its sides' sources."""
     entry = separation_entry(study, name)
-    return entry.model_dump(exclude={"aqi"}) | {"sources": sources_of_sides(study, entry.sides)}
+    return entry.model_dump(exclude={"aqi", "reference"}) | {"sources": sources_of_sides(study, entry.sides)}
 
 
 def aqi_params(study: Study, name: str) -> dict[str, Any]:

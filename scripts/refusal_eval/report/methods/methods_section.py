@@ -71,8 +71,9 @@ _TOOLS = {
     "scikit-learn": "pedregosa2011sklearn",
 }
 _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
-# A label that is set off, or a hash, of which running text has the first digits; the manifest has all.
-_SPECIAL = re.compile(r"\ue002([^\ue003]*)\ue003|\b([0-9a-f]{8})[0-9a-f]{24,}\b")
+# A label that is set off, a quotation, which stays as it is, or a hash, of which running text has the first digits; the
+# manifest has all.
+_SPECIAL = re.compile(r"\ue002([^\ue003]*)\ue003|(\u201c[^\u201d\ue002\ue003]*\u201d)|\b([0-9a-f]{8})[0-9a-f]{24,}\b")
 _LOOSE = "\\begingroup\\emergencystretch=3em\n", "\\par\\endgroup\n"  # no line sticks out
 _NEEDS_URL = "% Its bibliography needs \\usepackage{url}.\n"
 
@@ -472,8 +473,11 @@ def _with_special(text: str, escaped: Callable[[str], str], label: str, short_ha
     parts, end = [], 0
     for found in _SPECIAL.finditer(text):
         parts.append(escaped(text[end : found.start()]))
-        name, digits = found.groups()
-        parts.append(short_hash.format(digits) if digits else label.format(escaped(name)))
+        name, quotation, digits = found.groups()
+        if quotation:
+            parts.append(escaped(quotation))
+        else:
+            parts.append(short_hash.format(digits) if digits else label.format(escaped(name)))
         end = found.end()
     return "".join(parts) + escaped(text[end:])
 

@@ -7,9 +7,14 @@ MOST_ROWS = 40  # of a page, with headings and names that take two lines
 
 def reference_model(pairs: Sequence[tuple[str, str]], models: Sequence[str]) -> str | None:
     """Return the model that is in every pair of several, else the first of the study that is in one."""
-    common = frozenset.intersection(*map(frozenset, pairs)) if len(set(pairs)) > 1 else frozenset[str]()
     named = {side for pair in pairs for side in pair}
-    return next(iter(common), None) or next((model for model in models if model in named), None)
+    return common_model(pairs) or next((model for model in models if model in named), None)
+
+
+def common_model(pairs: Sequence[tuple[str, str]]) -> str | None:
+    """Return the model that is in every pair of several; None where there is none."""
+    common = frozenset.intersection(*map(frozenset, pairs)) if len(set(pairs)) > 1 else frozenset[str]()
+    return next(iter(common), None)
 
 
 def pairs_shown(pairs: Sequence[tuple[str, str]], models: Sequence[str], most: int = MOST_ROWS) -> list[bool]:
