@@ -113,7 +113,7 @@ def _size(path: str) -> int:
 def sources_of_sides(study: Study, sides: Mapping[str, Side]) -> dict[str, str]:
     """Return a word for the source of each side's split: the first side that comes from there."""
     first: dict[str, str] = {}
-    origins = {side: study.settings.split_entries[entry.split].source.origin for side, entry in sides.items()}
+    origins = {side: study.origin(entry.split) for side, entry in sides.items()}
     return {side: first.setdefault(origin, side) for side, origin in origins.items()}
 
 
