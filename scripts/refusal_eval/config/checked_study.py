@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.capture_entry import Side
-from refusal_eval.config.change import changes_of
 from refusal_eval.config.catalogue import Catalogue
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
@@ -177,7 +177,7 @@ class CheckedStudy:
         return self._known("splits", (name for _, side in self.sides() for name in (side.split, *(side.without or ()))))
 
     def splits_read(self) -> list[str]:
-        """Return the splits of the catalogue that changes of its models take, and those that other splits are made of."""
+        """Return the splits of the catalogue that changes of its models take, or that other splits are made of."""
         found = [
             split
             for model in self.models.values()

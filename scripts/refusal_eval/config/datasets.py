@@ -44,8 +44,8 @@ class Columns(Entry):
     id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     parent: Text | None = Field(
         None,
-        description="Column with the id of the prompt that a row was made from, as prompts/SPLIT.jsonl has it. Rows with "
-        "equal prompts are then all kept, and rows of one parent form a cluster where no column says so.",
+        description="Column with the id of the prompt that a row was made from, as prompts/SPLIT.jsonl has it. Rows "
+        "with equal prompts are then all kept, and rows of one parent form a cluster where no column says so.",
     )
     keep: list[Text] | None = Field(
         None,

@@ -114,8 +114,8 @@ class JudgeEntry(Entry):
 
     asked_prompt: bool = Field(
         False,
-        description="Judge answers to the prompt as the model was asked it, where a change of the model changes prompts "
-        "(`transform`). Default: to the prompt of the split.",
+        description="Judge answers to the prompt as the model was asked it, where a change of the model changes "
+        "prompts (`transform`). Default: to the prompt of the split.",
     )
 
     @classmethod

@@ -17,7 +17,9 @@ def occluded_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         known = [*KEPT, *(parent.columns.keep or [])]
         for column in split.columns.keep or ():
             if column not in known:
-                what = f"split `{split.source.split}` keeps no column `{column}` (`columns.keep`){nearest(column, known)}"
+                what = (
+                    f"split `{split.source.split}` keeps no column `{column}` (`columns.keep`){nearest(column, known)}"
+                )
                 yield ("splits", name, "columns", "keep"), what
         own, asked = (entry.dialogue.mode if entry.dialogue else None for entry in (split, parent))
         if own != asked and asked is None:

@@ -31,8 +31,8 @@ class OccludedRows(RowSource):
     )
     unit: Literal["word", "sentence"] = Field(
         "word",
-        description="What is left out. A Chinese character and an emoji are words, punctuation is none. A prompt of one "
-        "unit, which would be empty without it, gives no row.",
+        description="What is left out. A Chinese character and an emoji are words, punctuation is none. A prompt of "
+        "one unit, which would be empty without it, gives no row.",
     )
 
     @property
@@ -69,7 +69,9 @@ class OccludedRows(RowSource):
         """
         rows = [row for prompt in read_jsonl(path) for row in occlusions(prompt, self.unit)]
         if not rows:
-            raise UserError(f"no prompt of split `{self.split}` has more than one {self.unit}, so that none can be left out")
+            raise UserError(
+                f"no prompt of split `{self.split}` has more than one {self.unit}, so that none can be left out"
+            )
         return rows
 
 

@@ -18,7 +18,9 @@ _SYMBOLS = 0x2190  # emoji and other pictures begin here, above signs such as th
 _FLAGS = range(0x1F1E6, 0x1F200)  # letters of which two are a flag
 _SKINS = range(0x1F3FB, 0x1F400)
 # The end of a sentence: its mark with closing quotes, before white space or the end; in Chinese before anything.
-_SENTENCE_END = re.compile(r"[.!?\u2026\u061f\u06d4\u0964]+[\"'\u2019\u201d)\]\u00bb]*(?=\s|$)|[\u3002\uff01\uff1f]+[\u300d\u201d]*|\n+")
+_SENTENCE_END = re.compile(
+    r"[.!?\u2026\u061f\u06d4\u0964]+[\"'\u2019\u201d)\]\u00bb]*(?=\s|$)|[\u3002\uff01\uff1f]+[\u300d\u201d]*|\n+"
+)
 
 
 class Span(NamedTuple):
@@ -99,7 +101,7 @@ def _end_of_picture(text: str, begin: int) -> int:
     end = _behind_marks(text, begin + 1)
     if ord(text[begin]) in _FLAGS and end < len(text) and ord(text[end]) in _FLAGS:
         return end + 1
-    while end < len(text) and (ord(text[end]) in _SKINS or text[end - 1] == "\u200d" and _is_picture(text[end])):
+    while end < len(text) and (ord(text[end]) in _SKINS or (text[end - 1] == "\u200d" and _is_picture(text[end]))):
         end = _behind_marks(text, end + 1)
     return end
 
@@ -116,7 +118,9 @@ def _stands_alone(character: str) -> bool:
 
 def _is_mark(character: str) -> bool:
     """Tell whether a character belongs to the one before it: an accent, a vowel sign, the form of an emoji."""
-    return character in _JOINERS or unicodedata.category(character)[0] == "M" or "\U000e0020" <= character <= "\U000e007f"
+    return (
+        character in _JOINERS or unicodedata.category(character)[0] == "M" or "\U000e0020" <= character <= "\U000e007f"
+    )
 
 
 def _is_picture(character: str) -> bool:

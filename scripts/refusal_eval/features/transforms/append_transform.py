@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from refusal_eval.features.transforms.field_text import FIELDS_HELP, FieldText, fields_of, filled
-from refusal_eval.features.transforms.transform_kind import NO_FIELD, Messages, Prompt, Transform
+from refusal_eval.features.transforms.transform_kind import NO_FIELD, AskedMessages, PlainPrompt, Transform
 
 
 class AppendTransform(Transform):
@@ -22,10 +22,10 @@ class AppendTransform(Transform):
     def fields(self) -> list[str]:
         return fields_of(self.text)
 
-    def transformer(self, read: Sequence[Sequence[Prompt]]) -> Callable[[Prompt], Messages | str]:
+    def transformer(self, read: Sequence[Sequence[PlainPrompt]]) -> Callable[[PlainPrompt], AskedMessages | str]:
         return self._appended
 
-    def _appended(self, prompt: Prompt) -> Messages | str:
+    def _appended(self, prompt: PlainPrompt) -> AskedMessages | str:
         text = filled(self.text, prompt["source"].get("kept", {}))
         if text is None:
             return NO_FIELD

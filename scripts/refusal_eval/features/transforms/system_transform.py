@@ -7,7 +7,7 @@ from pydantic import Field
 
 from refusal_eval.config.problems import Mistake
 from refusal_eval.features.transforms.field_text import FIELDS_HELP, FieldText, fields_of, filled
-from refusal_eval.features.transforms.transform_kind import NO_FIELD, Messages, Prompt, Transform
+from refusal_eval.features.transforms.transform_kind import NO_FIELD, AskedMessages, PlainPrompt, Transform
 
 
 class SystemTransform(Transform):
@@ -28,10 +28,10 @@ class SystemTransform(Transform):
         elif not self.fields() and model.system_prompt is not None and self.text.strip() == model.system_prompt.strip():
             yield ("text",), "is the model's `system_prompt` already, and would say it twice; leave one of them out"
 
-    def transformer(self, read: Sequence[Sequence[Prompt]]) -> Callable[[Prompt], Messages | str]:
+    def transformer(self, read: Sequence[Sequence[PlainPrompt]]) -> Callable[[PlainPrompt], AskedMessages | str]:
         return self._with_text
 
-    def _with_text(self, prompt: Prompt) -> Messages | str:
+    def _with_text(self, prompt: PlainPrompt) -> AskedMessages | str:
         text = filled(self.text, prompt["source"].get("kept", {}))
         if text is None:
             return NO_FIELD

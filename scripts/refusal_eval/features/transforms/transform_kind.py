@@ -7,8 +7,8 @@ from refusal_eval.config.kinds import Kinds, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry
 
-Prompt = Mapping[str, Any]  # a line of prompts/{split}.jsonl
-Messages = list[dict[str, str]]
+PlainPrompt = Mapping[str, Any]  # a line of prompts/{split}.jsonl
+AskedMessages = list[dict[str, str]]
 
 # Why a prompt keeps its own text, as files and results name it, and in words.
 NO_FIELD, NOT_WRITTEN, SAME = "no_field", "not_written", "same"
@@ -43,7 +43,7 @@ class Transform(Entry):
         """
         yield from ()
 
-    def transformer(self, read: Sequence[Sequence[Prompt]]) -> Callable[[Prompt], Messages | str]:
+    def transformer(self, read: Sequence[Sequence[PlainPrompt]]) -> Callable[[PlainPrompt], AskedMessages | str]:
         """Return what turns a prompt into the messages that are asked, or says why it keeps its own (`REASONS`).
 
         Args:

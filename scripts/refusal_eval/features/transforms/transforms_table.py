@@ -1,6 +1,7 @@
 """The table of transforms: how many prompts each transformed model was asked with their own text, and why."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -41,12 +42,14 @@ def transforms(data: TableData) -> TableParts:
     notes = filled_notes("transforms/transforms", data.labels, shown=shown)
     caption = "Prompts that were asked with their own text, without the model's transform."
     table = Table("transforms", caption, header, body, notes, 2, align="ll" + "r" * (len(header) - 2))
-    return pd.DataFrame([[row[name] for name in _COLUMNS] for row in rows], columns=list(_COLUMNS), dtype=object), [table]
+    return pd.DataFrame([[row[name] for name in _COLUMNS] for row in rows], columns=list(_COLUMNS), dtype=object), [
+        table
+    ]
 
 
-def shares(estimates: Sequence[Estimate]) -> list[dict[str, object]]:
+def shares(estimates: Sequence[Estimate]) -> list[dict[str, Any]]:
     """Return the numbers of each model and split in one row: the shares in all, and by why."""
-    found = {
+    found: dict[tuple[str | None, str | None], dict[str, Any]] = {
         (row.model, row.split): {"model": row.model, "split": row.split, "n_prompts": row.n_prompts}
         | {UNTRANSFORMED: row.value, **dict.fromkeys(REASONS, 0.0)}
         for row in estimates

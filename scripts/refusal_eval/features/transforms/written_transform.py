@@ -8,7 +8,13 @@ from pydantic import Field
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.transforms.transform_kind import NOT_WRITTEN, Messages, Prompt, Transform, last_turn
+from refusal_eval.features.transforms.transform_kind import (
+    NOT_WRITTEN,
+    AskedMessages,
+    PlainPrompt,
+    Transform,
+    last_turn,
+)
 
 STATE, WRITTEN = "state", "written"  # a column of rewritings that says what became of them, and its good value
 
@@ -37,7 +43,7 @@ class WrittenTransform(Transform):
         if entry is not None and entry.dialogue is not None:
             yield ("split",), f"`{self.split}` has dialogues; a rewriting is one prompt"
 
-    def transformer(self, read: Sequence[Sequence[Prompt]]) -> Callable[[Prompt], Messages | str]:
+    def transformer(self, read: Sequence[Sequence[PlainPrompt]]) -> Callable[[PlainPrompt], AskedMessages | str]:
         rewritten: dict[str, str] = {}
         for row in read[0]:
             source = row["source"]
@@ -55,7 +61,7 @@ class WrittenTransform(Transform):
         return f"each prompt rewritten, as in the split {label(self.split)}"
 
 
-def _replaced(prompt: Prompt, text: str | None) -> Messages | str:
+def _replaced(prompt: PlainPrompt, text: str | None) -> AskedMessages | str:
     if text is None:
         return NOT_WRITTEN
     place = last_turn(prompt["messages"])
