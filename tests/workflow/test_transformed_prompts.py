@@ -170,7 +170,7 @@ def test_untransformed_prompts_are_counted_in_results_tables_and_the_methods_sec
     flagged = {
         (r["model"], r["split"])
         for r in rows
-        if r["estimand"] == "refusal_rate" and "untransformed" in r["flags"].split()
+        if r["estimand"] == "refusal_rate" and r["split"] and "untransformed" in r["flags"].split()
     }
     assert flagged == {("ignoring", "one"), ("told", "one"), ("reworded", "one"), ("reworded", "two")}
     refusal = (made.results / "tables" / "refusal.md").read_text()
@@ -183,7 +183,7 @@ def test_untransformed_prompts_are_counted_in_results_tables_and_the_methods_sec
 def test_twins_are_compared_prompt_by_prompt(made):
     with (made.results / "results_table" / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = [r for r in csv.DictReader(file) if r["estimand"] == "rate_difference" and r["judge"] == "words"]
-    (row,) = [r for r in rows if {"plain", "ignoring"} == set(r["model"].split(" - ")) and r["split"] == "one"]
+    (row,) = [r for r in rows if (r["model"], r["parameter"], r["split"]) == ("ignoring", "minus plain", "one")]
     verdicts = {
         model: {
             (v["prompt_id"], v["sample"]): v["label"] != "compliance"
@@ -192,7 +192,7 @@ def test_twins_are_compared_prompt_by_prompt(made):
         for model in ("plain", "ignoring")
     }
     difference = np.mean(list(verdicts["ignoring"].values())) - np.mean(list(verdicts["plain"].values()))
-    assert abs(float(row["value"])) == pytest.approx(abs(difference)) and "untransformed" in row["flags"]
+    assert float(row["value"]) == pytest.approx(difference) and "untransformed" in row["flags"]
     assert int(row["n_prompts"]) == 6
 
 
@@ -212,7 +212,7 @@ def test_another_text_asks_its_own_model_again_and_no_other(made, tmp_path):
 def test_each_word_is_left_out_and_only_they_are_made_again_with_their_parents(made, tmp_path):
     project = copy_of(made, tmp_path / "project")
     project.study(models=["plain"], splits=["occluded"], prompts_per_split={"size": 4})
-    project.snakemake("--until", "prompts")
+    project.snakemake("--until", "requests")
     parents = {row["id"]: row for row in lines(project.results / "prompts" / "one.jsonl")}
     rows = lines(project.results / "prompts" / "occluded.jsonl")
     assert len(parents) == 4 and {row["source"]["parent"] for row in rows} == set(parents)
@@ -224,7 +224,6 @@ def test_each_word_is_left_out_and_only_they_are_made_again_with_their_parents(m
         assert [k["word"] for k in kept] == text.replace(",", "").replace("?", "").split()
         assert {row["cluster"] for row in own} == {parents[name]["cluster"]}
     assert len({row["id"] for row in rows}) == len(rows)
-    project.snakemake("--until", "requests")
     rewritten = lines(project.folder / "one.jsonl")[:5]
     write_rows(project, "one", rewritten)
     planned = project.planned("--until", "requests")
@@ -329,7 +328,6 @@ def test_the_plan_counts_them(tmp_path, capsys):
     guessed = work(lambda study: StudyNow())
     assert guessed.known == ASSUMED and guessed.requests > 0
     project.snakemake("--until", "prompts")
-    (project.results / "prompts" / "occluded.jsonl").unlink()
     here = str(project.results / "prompts" / "one.jsonl")
     counted = work(lambda study: StudyNow({study.paths.of("prompts", split="one"), here}, 3))
     # Five words in five prompts, and four in the one without a focus word.
