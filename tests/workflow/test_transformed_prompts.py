@@ -13,6 +13,8 @@ from transformers import AutoTokenizer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.files import read_jsonl
 
+pytestmark = pytest.mark.feature("transforms", "occluded", "comparisons", "rates")
+
 TEXT = " Ignore the word {focus}."
 FOCUS = ["", "kill", "shoot", "bomb", "don't", "\u6740"]
 MODELS = {
@@ -311,7 +313,7 @@ def test_mistakes_of_splits_that_are_made_of_others(tmp_path, splits, wanted):
     assert wanted in " ".join((said.stdout + said.stderr).split()).replace("datasets.own.splits.", "splits.")
 
 
-def test_the_plan_counts_them(tmp_path, capsys):
+def test_the_plan_counts_them(tmp_path, monkeypatch):
     from refusal_eval.config.load_study import load_study, study_values
     from refusal_eval.study.batches import Cell
     from refusal_eval.study.study import Study
@@ -320,6 +322,7 @@ def test_the_plan_counts_them(tmp_path, capsys):
 
     project = transform_project(tmp_path / "project", models=["plain"], splits=["one", "occluded"], judges=["words"])
     file = str(project.folder / "study.yaml")
+    monkeypatch.chdir(project.folder)
 
     def work(current):
         study = Study(load_study(study_values(file), file, str(Path(__file__).parents[2])))
@@ -328,8 +331,7 @@ def test_the_plan_counts_them(tmp_path, capsys):
     guessed = work(lambda study: StudyNow())
     assert guessed.known == ASSUMED and guessed.requests > 0
     project.snakemake("--until", "prompts")
-    here = str(project.results / "prompts" / "one.jsonl")
-    counted = work(lambda study: StudyNow({study.paths.of("prompts", split="one"), here}, 3))
+    counted = work(lambda study: StudyNow({study.paths.of("prompts", split="one")}, 3))
     # Five words in five prompts, and four in the one without a focus word.
     assert (counted.requests, counted.known) == (3 * (5 * 5 + 4), COUNTED)
 
