@@ -108,7 +108,13 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Transform of kind written": "transforms.written_transform:WrittenTransform",
             }
         ),
-        **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
+        **of_features(
+            {
+                "Best layers": "steering.intervention_entry:BestLayers",
+                "Alpha": "steering.intervention_entry:Alpha",
+                "Sweep": "steering.sweep:Sweep",
+            }
+        ),
     },
     "Data sets": {
         "Data set": datasets.Dataset,

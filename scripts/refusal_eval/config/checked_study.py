@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from refusal_eval.config.activation_use import activation_uses
-from refusal_eval.config.capture_entry import Side
+from refusal_eval.config.capture_entry import Side, parts_with_places
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.datasets import Split
@@ -170,7 +170,7 @@ class CheckedStudy:
         """
         for asked in (one for use in activation_uses() for one in use.checked(self)):
             if of_model is None or of_model in asked.models.values():
-                yield from (((*asked.place, key), side) for key, side in asked.sides.items())
+                yield from (((*asked.place, *place), part) for place, part in parts_with_places(asked.sides))
 
     def captured_splits(self) -> list[str]:
         """Return the splits of the catalogue that these name, each once."""

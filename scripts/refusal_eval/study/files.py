@@ -126,7 +126,7 @@ def _prompts(study: Study) -> list[Names]:
 
 
 def _captured(study: Study) -> list[Names]:
-    return [(made.positions, made.model, side.split) for made in study.captures for side in made.sides.values()]
+    return [(made.positions, made.model, side.split) for made in study.captures for side in made.parts]
 
 
 def _requests(study: Study) -> list[Names]:
@@ -155,7 +155,7 @@ def all_cells(study: Study) -> list[Names]:
 
 def _scores(study: Study) -> list[Names]:
     """Return the cells, and those whose c(x) chooses the prompts of a side."""
-    sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
+    sides = [(made.model, side) for made in study.captures for side in made.parts]
     return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
 
 

@@ -156,7 +156,7 @@ class Study:
         """Cells outside `splits` whose answers or verdicts are needed only for captured activations."""
         found = dict[Cell, None]()
         for capture in self.captures:
-            for side in capture.sides.values():
+            for side in capture.parts:
                 if side.split in self.splits:
                     continue
                 if side.judge or capture.positions == "answer_mean":
