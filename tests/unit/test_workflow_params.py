@@ -286,10 +286,11 @@ CHANGED_BY_COMPAT = {
         ("model_entries.tuned-here.lora.path", "elsewhere", {"weights.identified_adapter"}),
         ("model_entries.tuned-here.engine", "wheel-engine", {"weights.adapted"}),
         ("model_entries.plain.lora", {"kind": "folder", "path": "adapter"}, {"generation.request_params"}),
-        (
+        pytest.param(
             "model_entries.plain.transform",
             {"kind": "append", "text": " Take care."},
             {"generation.request_params", "analysis.transforms"},
+            marks=pytest.mark.feature("transforms"),
         ),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
         ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),
