@@ -11,6 +11,7 @@ from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
@@ -20,7 +21,7 @@ from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.batches import GOLD, Cell, Family
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
@@ -166,7 +167,10 @@ class Study:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
         cells += [cell for cell in self.captured_cells if cell.judge is None]
-        return self._batches((self.models[cell.model].engine_name, cell) for cell in cells)
+        asked = [(self.models[cell.model].engine_name, cell) for cell in cells]
+        for family, of in self.families.items():
+            asked += [(self.models[of.models[0]].engine_name, Cell(family, split)) for split in self.splits]
+        return self._batches(asked)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
@@ -183,7 +187,8 @@ class Study:
         for engine, cell in cells:
             # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
-            parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
+            shared = self._family_of.get(cell.model, cell.model) if cell.judge is None else cell.model
+            parts = {"engine": whole, "model": (shared,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
             read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
@@ -225,6 +230,27 @@ class Study:
     def with_own_loads(self) -> set[str]:
         """The models that share no engine load with others, because of how they are changed."""
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
+
+    @cached_property
+    def families(self) -> dict[str, Family]:
+        """The families of its models, by name (`FeatureKeys.family`)."""
+        found: dict[str, Family] = {}
+        for name in self.asked_models:
+            for keys in map(MODEL_KEYS.get, MODEL_KEYS.names()):
+                if (family := keys.family(self.models[name])) is not None:
+                    found.setdefault(family, Family(keys.family_requests, [])).models.append(name)
+        return found
+
+    @cached_property
+    def _family_of(self) -> dict[str, str]:
+        return {model: name for name, family in self.families.items() for model in family.models}
+
+    def request_file(self, cell: Cell) -> str:
+        """Return the request file of a cell."""
+        if cell.judge:
+            return self.paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
+        family = self.families.get(cell.model)
+        return self.paths.of(family.requests if family else "requests", model=cell.model, split=cell.split)
 
     @property
     def changes(self) -> list[Change]:

@@ -152,7 +152,7 @@ class Cells:
 
     def _count(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
-        path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
+        path, loads = self._study.request_file(status.cell), self._loads[status.cell]
         status.rendered = True
         try:
             file = read_requests(path)
