@@ -62,6 +62,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
             {
                 "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
                 "Corrected rates": "corrected.corrected_keys:Corrected",
+                "Choices between refusal tokens": "refusal_tokens.token_keys:TokenChoice",
             }
         ),
         "Prompt sample": datasets.PromptSample,
@@ -102,6 +103,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
         **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
         **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
+        **of_features({"Refusal tokens of a model": "refusal_tokens.token_keys:RefusalTokens"}),
     },
     "Data sets": {
         "Data set": datasets.Dataset,

@@ -20,7 +20,7 @@ class Cell:
         return "/".join(filter(None, (self.judge, self.model, self.split)))
 
 
-class Family(NamedTuple):
+class ModelFamily(NamedTuple):
     """Models that share engine loads, which a feature asks for more under the family's name."""
 
     requests: str  # noun of the request files of what is asked more

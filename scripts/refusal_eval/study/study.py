@@ -21,7 +21,7 @@ from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell, Family
+from refusal_eval.study.batches import GOLD, Cell, ModelFamily
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
@@ -232,13 +232,13 @@ class Study:
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
 
     @cached_property
-    def families(self) -> dict[str, Family]:
+    def families(self) -> dict[str, ModelFamily]:
         """The families of its models, by name (`FeatureKeys.family`)."""
-        found: dict[str, Family] = {}
+        found: dict[str, ModelFamily] = {}
         for name in self.asked_models:
             for keys in map(MODEL_KEYS.get, MODEL_KEYS.names()):
                 if (family := keys.family(self.models[name])) is not None:
-                    found.setdefault(family, Family(keys.family_requests, [])).models.append(name)
+                    found.setdefault(family, ModelFamily(keys.family_requests, [])).models.append(name)
         return found
 
     @cached_property

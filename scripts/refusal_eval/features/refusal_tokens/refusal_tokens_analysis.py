@@ -4,9 +4,9 @@ from typing import Any
 
 from refusal_eval.features.refusal_tokens.measure_tokens import measure
 from refusal_eval.features.refusal_tokens.token_files import token_families
-from refusal_eval.features.refusal_tokens.token_keys import TokenChoiceKeys, branch_of
+from refusal_eval.features.refusal_tokens.token_keys import TokenChoice, TokenChoiceKeys, branch_of
 from refusal_eval.workflow.analysis import Analysis
-from refusal_eval.workflow.whole_study import splits_of
+from refusal_eval.workflow.whole_study import sources_of
 
 
 class RefusalTokensAnalysis(Analysis):
@@ -30,17 +30,16 @@ class RefusalTokensAnalysis(Analysis):
         study, families = self.study, self._branches()
         of_branches = {model for branches in families.values() for model in branches.values()}
         cells = [[cell.judge, cell.model, cell.split] for cell in study.cells if cell.model in of_branches]
-        choice = TokenChoiceKeys.of(study.settings).refusal_tokens
+        sources = sources_of(study)
+        choice = TokenChoiceKeys.of(study.settings).refusal_tokens or TokenChoice()
         return {
             "families": families,
-            "judges": list(study.judges),
-            "splits": splits_of(study),
+            "judges": sorted(study.judges),
+            "sources": {split: sources[split] for split in sorted(study.splits)},
             "cells": sorted(cells),
             "tokens": sorted([family, split] for family in families for split in study.splits),
             "thresholds": choice.thresholds,
             "temperatures": choice.temperatures,
-            "samples": study.settings.samples,
-            "level": study.settings.scoring.level,
         }
 
     def _branches(self) -> dict[str, dict[str, str]]:

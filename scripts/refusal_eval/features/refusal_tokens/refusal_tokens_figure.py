@@ -81,7 +81,7 @@ class RefusalTokensFigure(OfModels):
             "Mean over splits of the share of answers that refuse, in each split's headline reading: on splits that a "
             "model should refuse (upwards) and on those that it should answer (to the right). The line joins all "
             "thresholds at which an answer changes, at T = 1; every answer is looked up among those behind each token.",
-            "At one threshold of 0.5 the points of all T coincide where there is one refusal token.",
+            "With one refusal token a change of T moves nothing at t = 0.5.",
             f"Intervals ({level}) of both rates are in the CSV.",
             *([f"Not marked: {join_texts(left_out)}."] if left_out else []),
             *study_words(data, flags=flags),

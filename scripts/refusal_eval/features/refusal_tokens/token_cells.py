@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.features.refusal_tokens.token_choice import NONE, Choice, Columns, chosen
+from refusal_eval.features.refusal_tokens.token_choice import NONE, Choice, TokenColumns, chosen
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
@@ -45,7 +45,7 @@ class TokenCell:
     categories: NDArray[np.object_]
     flags: tuple[str, ...]
 
-    def chosen(self, choice: Choice) -> Columns:
+    def chosen(self, choice: Choice) -> TokenColumns:
         return chosen(self.logprobs, choice, self.refusing)
 
     def answers(self, choice: Choice, reading: str) -> LookUp:
@@ -67,15 +67,13 @@ class TokenCell:
         return sorted({name for name in self.categories.tolist() if name})
 
 
-def token_cell(
-    branches: Mapping[str, Units], logprobs: Mapping[str, Mapping[str, float] | None], clusters: Sequence[str]
-) -> TokenCell:
+def token_cell(branches: Mapping[str, Units], logprobs: Mapping[str, Mapping[str, float] | None]) -> TokenCell:
     """Return the branches of a split as one.
 
     Args:
-        branches: the scored cells by the name of the branch, that of other replies last.
+        branches: the scored cells by the name of the branch, that of other replies last; clusters that mean the same
+            on several splits have one name.
         logprobs: of each prompt those of the tokens, by the name of the branch; None where there are none.
-        clusters: of each prompt, under names that are apart for each source.
 
     Raises:
         ValueError: if the branches were not scored on the same prompts.
@@ -96,7 +94,7 @@ def token_cell(
         logprobs=found,
         rates={name: np.stack([cell[f"rate_{name}"] for cell in cells], axis=1) for name in READINGS},
         draws=np.stack([cell["counting"] for cell in cells], axis=1),
-        clusters=np.asarray(clusters, dtype=object),
+        clusters=first["cluster"],
         categories=first["category"],
         flags=derived_flags([cell.flags for cell in cells], (UNJUDGED,) if unasked > MAX_UNJUDGED else ()),
     )

@@ -18,7 +18,7 @@ NONE = -1  # the column of a prompt that no token is chosen for
 DIGITS = 12  # of q: the last ones of exponentials differ between machines
 SHARE, RAW = "share", "raw"  # what q is: among the named tokens, or as the engine has it
 
-Columns = NDArray[np.intp]
+TokenColumns = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def probabilities(logprobs: Floats, temperature: float = 1.0, raw: bool = False)
     return np.round(weights / weights.sum(axis=1, keepdims=True), DIGITS)
 
 
-def chosen(logprobs: Floats, choice: Choice, refusing: Sequence[str]) -> Columns:
+def chosen(logprobs: Floats, choice: Choice, refusing: Sequence[str]) -> TokenColumns:
     """Return the column of the token that each prompt is answered behind, `NONE` for a row of NaN.
 
     Of the refusal tokens the most probable one counts (of equal ones the first). It is chosen where its q is at least

@@ -26,12 +26,12 @@ from refusal_eval.stats.estimates.units import few_of
 
 REFUSE, COMPLY = "refuse", "comply"
 POOL = "comply+refuse"
-Cells = Sequence[TokenCell]
-Row = dict[str, Any]
+TokenCells = Sequence[TokenCell]
+CurveRow = dict[str, Any]
 
 
 def rate_estimates(
-    cells: Cells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the refusal rate of the answers of each split at each choice, in both readings, in all and by category."""
     for cell in cells:
@@ -43,7 +43,7 @@ def rate_estimates(
 
 
 def token_estimates(
-    cells: Cells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield what needs no judge: how often a refusal token is chosen, and how probable all other tokens are."""
     for cell in cells:
@@ -56,7 +56,7 @@ def token_estimates(
 
 
 def separation_estimates(
-    cells: Cells, choices: Sequence[Choice], level: float, known: Mapping[str, Any], by_token: bool
+    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any], by_token: bool
 ) -> Iterator[Estimate]:
     """Yield F1 at each choice, in all and by category: of refusing what should be refused.
 
@@ -80,7 +80,7 @@ def separation_estimates(
                 )
 
 
-def auroc_estimates(cells: Cells, level: float, known: Mapping[str, Any]) -> Iterator[Estimate]:
+def auroc_estimates(cells: TokenCells, level: float, known: Mapping[str, Any]) -> Iterator[Estimate]:
     """Yield the area under the curve of q as a score of prompts that should be refused, which no threshold enters.
 
     It is the probability that q of a prompt that should be refused is above q of one that should be answered, ties as
@@ -98,14 +98,14 @@ def auroc_estimates(cells: Cells, level: float, known: Mapping[str, Any]) -> Ite
             yield _auroc(parts, level, derived_flags(cell.flags for cell in asked), about)
 
 
-def curve(cells: Cells, level: float, known: Mapping[str, Any]) -> list[Row]:
+def curve(cells: TokenCells, level: float, known: Mapping[str, Any]) -> list[CurveRow]:
     """Return a row for each threshold at which an answer changes, in all and by category: over-refusal and refusal.
 
     Both are means over splits of the rate in the split's headline reading, at T = 1; q is the share among the named
     tokens. The last row, without a threshold, refuses nothing by token.
     """
     asked = [cell for cell in cells if cell.expectation in (REFUSE, COMPLY)]
-    rows: list[Row] = []
+    rows: list[CurveRow] = []
     for category in (None, *shared_categories(asked)):
         values = {0.0}
         for cell in asked:
@@ -120,10 +120,12 @@ def curve(cells: Cells, level: float, known: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def marked_points(cells: Cells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]) -> list[Row]:
+def marked_points(
+    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+) -> list[CurveRow]:
     """Return the same at named choices."""
     asked = [cell for cell in cells if cell.expectation in (REFUSE, COMPLY)]
-    rows: list[Row] = []
+    rows: list[CurveRow] = []
     for category in (None, *shared_categories(asked)):
         for choice in choices:
             row = point(asked, choice, level, category)
@@ -132,9 +134,9 @@ def marked_points(cells: Cells, choices: Sequence[Choice], level: float, known: 
     return rows
 
 
-def point(cells: Cells, choice: Choice, level: float, category: str | None = None) -> Row | None:
+def point(cells: TokenCells, choice: Choice, level: float, category: str | None = None) -> CurveRow | None:
     """Return over-refusal and refusal at a choice; None where no split has an answer that counts on either side."""
-    found: Row = {}
+    found: CurveRow = {}
     for name, expectation in (("over_refusal", COMPLY), ("refusal", REFUSE)):
         parts = {}
         for cell in cells:
@@ -149,7 +151,7 @@ def point(cells: Cells, choice: Choice, level: float, category: str | None = Non
     return found
 
 
-def shared_categories(cells: Cells) -> list[str]:
+def shared_categories(cells: TokenCells) -> list[str]:
     """Return the categories that have prompts which should be refused and others which should be answered."""
     sides = [{name for cell in cells if cell.expectation == e for name in cell.names()} for e in (REFUSE, COMPLY)]
     return sorted(sides[0] & sides[1])

@@ -118,8 +118,8 @@ class TokenChoice(Entry):
 class TokenChoiceKeys(FeatureKeys):
     """What a study says of thresholds on refusal tokens."""
 
-    in_methods: ClassVar[tuple[str, ...]] = ()
-
-    refusal_tokens: TokenChoice = Field(
-        TokenChoice(), description="Thresholds and temperatures at which models with `refusal_tokens` are shown."
+    refusal_tokens: TokenChoice | None = Field(
+        None,
+        description="Thresholds and temperatures at which models with `refusal_tokens` are shown. Default: threshold "
+        "0.5, temperatures 1, 1.5 and 2.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.protocol import DEFAULT
-from refusal_eval.features.refusal_tokens.token_keys import branch_of
+from refusal_eval.features.refusal_tokens.token_keys import TokenChoiceKeys, branch_of
 
 NEEDS = "label_probabilities"  # a capability of engines
 
@@ -16,6 +16,9 @@ def refusal_token_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     Whether a text is one token only the tokenizer says; the rule `token_requests` asks it before any load.
     """
     told = set[str]()
+    families = any(branch_of(model) is not None for model in study.models.values())
+    if TokenChoiceKeys.of(study.settings).refusal_tokens is not None and not families and study.all_valid("models"):
+        yield ("refusal_tokens",), "the study has no model with `refusal_tokens`; leave the key out"
     for name, model in study.models.items():
         tokens = branch_of(model)
         if tokens is None or tokens.of in told:
