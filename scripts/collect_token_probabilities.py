@@ -50,4 +50,5 @@ def main(files: Any, store_dir: str, tokens: Sequence[str], output: str) -> None
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, store, names = snakemake.input, snakemake.config["store_dir"], snakemake.params.tokens
-    when_stored(lambda: main(files, store, names, snakemake.output[0]))
+    out = snakemake.output[0]
+    when_stored(lambda: main(files, store, names, out))

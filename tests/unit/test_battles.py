@@ -15,10 +15,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.features.battles.battle_reader import BattleReader, read_battle
 from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, BattleRows, clusterings
+from refusal_eval.features.battles.battles_analysis import BattlesAnalysis
 from refusal_eval.features.battles.battles_keys import Battles as Columns
 from refusal_eval.features.battles.log_odds import log_odds
+from refusal_eval.features.battles.moderators import moderated_log_odds
 from refusal_eval.features.battles.penalties import class_estimates
+from refusal_eval.features.battles.similarity import word_cosines
 from refusal_eval.stats.estimates.intervals import effective_of
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.tables_stage import params
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
 LABELS = ("refusal", "partial", "compliance")
@@ -93,6 +98,16 @@ def test_what_is_no_battle_of_one_question_is_left_out_with_its_reason(row, how,
     assert reason in read_battle(ROW | row, *how, "f")
 
 
+def test_whether_a_question_is_sensitive_is_read_from_a_column_that_says_nothing_else():
+    row = ROW | {"prompt": "Q", "response_a": "A", "response_b": "B"}
+    how = ({"prompt": "prompt"}, Columns(sensitive="illegal").model_dump())
+    read = [read_battle(row | {"illegal": cell}, *how, "f")["sensitive"] for cell in (True, "0", 1, "false", None, "")]
+    assert read == [True, False, True, False, None, None]
+    assert "sensitive" not in read_battle(row, *PLAIN, "f"), "prompts of other splits stay as they are"
+    with pytest.raises(UserError, match="f: column `illegal` must be 1 or true, 0 or false, or empty, not `hate`"):
+        read_battle(row | {"illegal": "hate"}, *how, "f")
+
+
 def test_an_unknown_preference_is_reported_and_the_log_counts_what_is_left_out():
     row = ROW | {"prompt": "Q", "response_a": "A", "response_b": "B"}
     battles = Columns().model_dump()
@@ -133,6 +148,32 @@ def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatc
     assert config["engine_entries"] == {} and config["split_entries"]["arena_55k"]["battles"]["lists"]
 
 
+def uncommented(repository, *starts):
+    """Return the study that ships with the comments that begin so made lines of it, and `allow` naming both judges."""
+    text = (repository / "config" / "studies" / "arena.yaml").read_text(encoding="utf-8")
+    for start in starts:
+        text = text.replace(f"# {start}", start)
+    return yaml.safe_load(text)
+
+
+def test_the_study_that_ships_shows_the_five_classes_once_the_classifier_is_uncommented(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    found = uncommented(repository, "- llm-refusal-classifier", "allow:")
+    study = Study(load_study(found, "config/studies/arena.yaml"))
+    assert study.primary_judge == "keyword"
+    assert params(study, "battles")["classed_by"] == ["llm-refusal-classifier", "keyword"]
+    assert study.figures["battles"].shown(study.view).judges == ["llm-refusal-classifier"]
+    assert "flagged" not in BattlesAnalysis(study).params()
+
+
+def test_a_judge_that_flags_harmful_questions_is_read_where_no_column_says_which_are_sensitive(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    found = uncommented(repository, "- wildguard") | {"allow": ["wildguard"]}
+    study = Study(load_study(found, "config/studies/arena.yaml"))
+    (verdicts,) = BattlesAnalysis(study).inputs()["verdicts"]
+    assert verdicts.endswith("verdicts/wildguard/chatbot-arena/arena_55k.jsonl")
+
+
 # ---------------------------------------------------------------- numbers
 
 
@@ -151,6 +192,30 @@ def fought(refuses, won, clusters=None, models=None, lengths=None, llm=None):
     models = np.array([["x", "y"]] * len(won), dtype=object) if models is None else models
     lengths = np.ones((len(won), 2)) if lengths is None else lengths
     return BattleRows(labels, labels, models, lengths, points, np.full(len(won), ""), {PROMPTS: names})
+
+
+def moderated(seed, battles=900, sensitive=True):
+    """Return battles with moderators, and what decided them by name: own class, length, similarity and topic."""
+    rng = np.random.default_rng(seed)
+    refuses = rng.random((battles, 2)) < 0.35
+    lengths = np.round(rng.lognormal(np.where(refuses, 4.8, 6.2), 0.7))
+    close = rng.uniform(0.05, 0.6, (battles, 2))
+    alike = np.repeat(rng.uniform(0, 0.5, (battles, 1)), 2, axis=1)
+    topic = np.repeat((rng.random((battles, 1)) < 0.4).astype(float), 2, axis=1)
+    doublings = np.log2(1 + lengths)
+    true = {
+        ("length", "compliance"): 0.2,
+        ("length", "refusal"): 0.3,
+        ("prompt", "compliance"): 0.1,
+        ("prompt", "refusal"): 0.25,
+        ("answer", "refusal"): 0.0,
+        ("sensitivity", "refusal"): 0.9,
+    }
+    worth = -1.5 * refuses + 0.2 * doublings + 0.3 * refuses * (doublings - 8) + close + 2.5 * refuses * (close - 0.3)
+    worth += 0.9 * refuses * topic
+    won = (rng.random(battles) < 1 / (1 + np.exp(worth[:, 1] - worth[:, 0]))).astype(float)
+    fields = {"prompt": close, "answer": alike} | ({"sensitivity": topic} if sensitive else {})
+    return dataclasses.replace(fought(refuses, won, None, None, lengths), moderators=fields), true
 
 
 def numbers(battles):
@@ -261,6 +326,71 @@ def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_len
             [found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))]
         )
     assert (np.mean(covered, axis=0) >= 0.85).all()
+
+
+def test_moderators_cover_what_decided_the_battles():
+    covered = []
+    for seed in range(20):
+        battles, true = moderated(seed)
+        found, told = moderated_log_odds(battles, battles.labels, "compliance", ["refusal"], 0.95)
+        assert found.keys() == true.keys() and len(told) == len(battles)
+        covered.append([found[key].low <= value <= found[key].high for key, value in true.items()])
+    assert (np.mean(covered, axis=0) >= 0.85).all()
+
+
+def test_moderators_are_those_of_a_regression_written_out():
+    """Newton's steps on a design that is made row by row, with the interaction alone of what both answers share."""
+    battles, _ = moderated(3, 400)
+    close, alike, topic = (battles.moderators[name] for name in ("prompt", "answer", "sensitivity"))
+    design = []
+    for i in range(400):
+        r, n = [int(label == "refusal") for label in battles.labels[i]], [math.log2(1 + n) for n in battles.lengths[i]]
+        both = [(1, -1)[side] for side in (0, 1)]
+        row = [1.0, *(sum(both[s] * x[s] for s in (0, 1)) for x in (r, n, close[i] * 10))]
+        for values in (n, close[i] * 10, alike[i] * 10, topic[i]):
+            row.append(sum(both[s] * r[s] * values[s] for s in (0, 1)))
+        design.append(row)
+    x, y, beta = np.array(design), battles.points[PEOPLE][:, 0], np.zeros(8)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-x @ beta))
+        beta = beta + np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]), x.T @ (y - p))
+    keys = [("length", "compliance"), ("prompt", "compliance")]
+    keys += [(name, "refusal") for name in ("length", "prompt", "answer", "sensitivity")]
+    found, _ = moderated_log_odds(battles, battles.labels, "compliance", ["refusal"], 0.95)
+    assert [found[key].value for key in keys] == pytest.approx(beta[2:], abs=2e-5)
+
+
+def test_without_word_of_the_topic_no_battle_is_left_out_and_with_some_those_without_it_are():
+    battles, _ = moderated(1, sensitive=False)
+    found, told = moderated_log_odds(battles, battles.labels, "compliance", ["refusal"], 0.95)
+    assert not any(name == "sensitivity" for name, _ in found) and len(told) == 900
+    battles, _ = moderated(1)
+    battles.moderators["sensitivity"][:100] = np.nan
+    rows = numbers(battles)
+    assert rows["battle_log_odds_by_sensitivity", "refusal"].n_prompts < 800
+    _, told = moderated_log_odds(battles, battles.labels, "compliance", ["refusal"], 0.95)
+    assert told.tolist() == list(range(100, 900))
+    assert ("battle_log_odds_by_answer", "compliance") not in rows, "both answers share it"
+
+
+def test_cosines_of_words_are_those_by_hand():
+    """Two battles of six texts; the second is in a script without blanks, whose characters count as words."""
+    texts = [("Pick a lock", "No lock!", "pick A LOCK"), ("\u9501\u5b50", "\u9501", "...")]
+    prompts = [
+        {"id": f"p{i}", "messages": [{"role": "user", "content": q}], "battle": {"answers": [a, b]}}
+        for i, (q, a, b) in enumerate(texts)
+    ]
+    found = word_cosines(prompts)
+    idf = {"pick": 2, "a": 2, "lock": 3, "no": 1}
+    weight = {word: math.log(7 / (1 + df)) + 1 for word, df in idf.items()}
+    question = [weight[word] for word in ("pick", "a", "lock")]
+    norms = math.hypot(*question) * math.hypot(weight["no"], weight["lock"])
+    by_hand = weight["lock"] ** 2 / norms
+    assert found["p0"] == pytest.approx((by_hand, 1, by_hand), abs=1e-9)
+    one, two = math.log(7 / 3) + 1, math.log(7 / 2) + 1
+    assert found["p1"] == pytest.approx((one / math.hypot(one, two), 0, 0), abs=1e-9)
+    blank = [prompts[0] | {"messages": [{"role": "user", "content": "?"}], "battle": {"answers": ["", "!"]}}]
+    assert word_cosines(blank) == {"p0": (0, 0, 0)}
 
 
 def test_battles_that_all_end_in_ties_have_no_interval_of_the_log_odds():

@@ -499,5 +499,6 @@ def test_battles_without_a_label_mark_the_numbers_where_they_are_more_than_a_twe
         for i in range(40)
     ]
     labels = ["U" if i < lost else "R" if i % 2 else "C" for i in range(40)]
-    found = battle_estimates(units_in(*cell(*(label * 2 for label in labels)), 2, **NAMES), prompts)
+    alike = {prompt["id"]: (0.0, 0.0, 0.0) for prompt in prompts}
+    found = battle_estimates(units_in(*cell(*(label * 2 for label in labels)), 2, **NAMES), prompts, alike, {})
     assert all(("unjudged" in one.flags) is flagged for one in found)

@@ -229,6 +229,7 @@ OF_PRIMARY = (
     "answers",
     "tradeoff",
     "corrected",
+    "targets",
     "battles",
     "who_refused",
     "refusal_tokens",
@@ -309,7 +310,7 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.reader.mass_floor", 0.75, {"judging.reading"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.deciding"}),
         ("judge_entries.own.function", "other", {"judging.deciding"}),
-        ("scoring.tau", 2.0, {*OF_CELLS, "scoring.cell", "scoring.published_cell"}),
+        ("scoring.tau", 2.0, {*OF_CELLS, *of_tables("targets"), "scoring.cell", "scoring.published_cell"}),
         (
             "scoring.level",
             0.9,

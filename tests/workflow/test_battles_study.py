@@ -27,6 +27,34 @@ TALKS = [
 ]
 
 
+# Refusals are ethical where the question's number is even; questions below 5 are harmful. It gives two kinds or three.
+FIVE = """
+from typing import Literal
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.states import JUDGED
+from refusal_eval.judges.judge_base import AnswerJudge, OwnKinds, Verdict
+
+
+@JUDGES.add
+class Five(OwnKinds, AnswerJudge):
+    kind: Literal["five"]
+
+    def judge(self, messages, answer):
+        number = int("0" + "".join(filter(str.isdigit, messages[-1]["content"])))
+        refuses = "cannot" in answer
+        kind = ("ethical_refusal" if number % 2 == 0 else "technical_refusal") if refuses else "normal"
+        flags = ("prompt_harm",) if number < 5 else ()
+        return Verdict(JUDGED, "refusal" if refuses else "compliance", kind=kind, flags=flags)
+
+    def flags(self, study):
+        return ["prompt_harm"]
+
+    def summary(self, words):
+        return "a sentence"
+"""
+KINDS = {"normal": "compliance", "ethical_refusal": "refusal", "technical_refusal": "refusal"}
+
+
 def battles_project(folder):
     project = make_project(folder)
     rows = []
@@ -60,8 +88,12 @@ def battles_project(folder):
     model = {"engine": "tiny", "sampling": {"max_tokens": 300}, "recorded": "battles", "label": "Arena"}
     catalogue = CATALOGUE | {"datasets": {"arena": {"splits": {"talks": talks, "lists": lists}}}}
     catalogue |= {"models": {"arena": model}, "gold": {}}
+    catalogue["judges"] = catalogue["judges"] | {"five": {"kind": "five", "kinds": KINDS, "label": "Five kinds"}}
+    (project.folder / "five.py").write_text(FIVE)
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
-    project.study(models=["arena"], splits=["talks", "lists"], samples=2, judges=["words"], gold=[])
+    project.study(
+        models=["arena"], splits=["talks", "lists"], samples=2, judges=["words", "five"], gold=[], plugins=["five.py"]
+    )
     return project
 
 
@@ -72,9 +104,10 @@ def battles(tmp_path_factory):
     return project
 
 
-def rows_of(project, split):
+def rows_of(project, split, judge="words"):
     with (project.results / "results_table" / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["estimand"].startswith("battle_") and row["split"] == split]
+        rows = [row for row in rows if row["judge"] == judge]
     return {(row["estimand"], row["parameter"], row["category"]): row for row in rows}
 
 
@@ -122,6 +155,30 @@ def test_table_figure_and_methods_say_what_was_found(battles):
     methods = (battles.results / "methods.md").read_text()
     assert "are published ones: two to each question" in methods and "The moderation bias is" in methods
     assert "layout of the published" not in methods
+
+
+def test_kinds_are_shown_whatever_judge_is_primary(battles):
+    """Of the refusals to even questions, in battles 2, 4 and 6 alone, one wins; the one of battle 4 loses."""
+    table = (battles.results / "tables" / "battles.md").read_text()
+    five = table.index("answers classed by Five kinds")
+    assert five < table.index("answers classed by words"), "the classes of the paper come first"
+    assert r"| refusal: ethical\_refusal | 12.5" in table and r"| refusal: technical\_refusal |" in table
+    with (battles.results / "figures" / "battles.csv").open(encoding="utf-8", newline="") as file:
+        drawn = list(csv.DictReader(file))
+    assert {row["judge"] for row in drawn} == {"five"}
+    assert {row["parameter"] for row in drawn} >= {"refusal: ethical_refusal", "compliance: normal"}
+    rows = rows_of(battles, "talks", "five")
+    assert float(rows["battle_share", "refusal: ethical_refusal", ""]["value"]) == pytest.approx(3 / 24)
+    assert float(rows["battle_wins", "refusal: ethical_refusal", ""]["value"]) == pytest.approx(1 / 3)
+
+
+def test_a_judge_that_flags_harmful_questions_says_which_are_sensitive(battles):
+    """For the classes of all judges."""
+    for judge in ("words", "five"):
+        rows = rows_of(battles, "talks", judge)
+        assert rows["battle_log_odds_by_sensitivity", "refusal", ""]["n_prompts"] == "7"
+    table = (battles.results / "tables" / "battles.md").read_text()
+    assert "What moderates this cost" in table and "Sensitive" in table
 
 
 def test_a_finished_study_stands_and_asked_no_engine(battles):

@@ -32,7 +32,7 @@ def files(study: Study, table: str) -> dict[str, list[str]]:
     kind: type[StudyTable] = TABLES.get(table)
     judges = [study.primary_judge] if "primary_judge" in kind.shows else list(study.judges)
     names = {"judge": judges, "model": list(study.models), "gold": list(study.gold), "split": list(study.splits)}
-    return needed_files(study, kind.needs, **names)
+    return needed_files(study, kind.needs, **names) | kind.own_files(study)
 
 
 def params(study: Study, table: str) -> dict[str, Any]:
@@ -49,6 +49,7 @@ def params(study: Study, table: str) -> dict[str, Any]:
         "primary_judge": study.primary_judge,
         "samples": study.settings.samples,
         "margin": study.settings.equivalence_margin,
+        "tau": study.settings.scoring.tau,
     }
     shown = {name: all_of_it[name] for name in kind.shows}
     if "estimates" in kind.needs:

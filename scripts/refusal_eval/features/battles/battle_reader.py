@@ -28,7 +28,8 @@ class BattleReader(RowReader):
     def named_columns(self) -> list[str | None]:
         winner = self.columns["winner"]
         winners = winner if isinstance(winner, list) else [winner]
-        return [*self.columns["answers"], *self.columns["models"], *winners, self.columns["llm_winner"]]
+        others = [self.columns["llm_winner"], self.columns.get("sensitive")]
+        return [*self.columns["answers"], *self.columns["models"], *winners, *others]
 
     def read(self, row: TableRow, columns: ColumnNames, place: str) -> dict[str, Any] | str:
         return read_battle(row, columns, self.columns, place)
@@ -45,7 +46,7 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
 
     Returns:
         `prompt`, `answers` and `models` (first and second), `winner` (first, second or tie) and `llm_winner` (the same
-        or None).
+        or None). With a column for it `sensitive`, whether the question is, or None.
 
     Args:
         row: a row of the source.
@@ -89,8 +90,22 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
     winner = _winner(row, battles["winner"], place)
     if winner is None or None in models:
         return "without a preference or a model's name"
-    about = {"models": models, "winner": winner, "llm_winner": _winner(row, battles["llm_winner"], place)}
+    about: dict[str, Any] = {
+        "models": models,
+        "winner": winner,
+        "llm_winner": _winner(row, battles["llm_winner"], place),
+    }
+    if battles.get("sensitive"):
+        about["sensitive"] = _yes(row, battles["sensitive"], place)
     return {"prompt": prompt, "answers": answers, **about}
+
+
+def _yes(row: TableRow, column: str, place: str) -> bool | None:
+    """Whether a cell says yes; None for an empty one."""
+    word = cell_text(row, column, place)
+    if word is not None and word not in (*YES, *NO):
+        raise UserError(f"{place}: column `{column}` must be 1 or true, 0 or false, or empty, not `{word[:40]}`")
+    return None if word is None else word in YES
 
 
 def _winner(row: TableRow, column: str | list[str] | None, place: str) -> str | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import pandas as pd
+from pydantic import Field
 
-from refusal_eval.config.figure_entry import SPLITS, OfModels
+from refusal_eval.config.figure_entry import SPLITS, OfModels, Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.recorded_files import IN_ROWS
+from refusal_eval.features.battles.classing_judges import classing_judges
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
 from refusal_eval.plots.captions import short_agreement, short_marks, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
@@ -35,11 +38,20 @@ class BattlesFigure(OfModels):
 
     kind: Literal["battles"]
     splits: list[Slug] | None = SPLITS
+    judge: Slug | None = Field(
+        None,
+        description="Judge whose classes of answers it shows. Default: the first that names kinds of answers, such as "
+        "ethical refusals, or else `primary_judge`.",
+    )
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of a study whose answers are those of battles."""
         return [cls(name="battles", kind="battles")] if _fought(study) else []
+
+    def shown(self, study: StudyView) -> Shown:
+        """Return what it shows."""
+        return replace(super().shown(study), judges=[self.judge or next(iter(classing_judges(study)))])
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that no answers of the study are those of battles."""

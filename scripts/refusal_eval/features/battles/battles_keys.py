@@ -33,6 +33,12 @@ class Battles(Entry):
         description="Column with what a language model preferred, in the same words; empty where it was not asked. For "
         "the moderation bias.",
     )
+    sensitive: Text | None = Field(
+        None,
+        description="Column with 1 or true for a question on a sensitive topic, such as illegal content, 0 or false "
+        "for another, empty where nobody said. For the moderators of what refusals cost. Default: what a judge of the "
+        "study that flags `prompt_harm` says.",
+    )
 
     @model_validator(mode="after")
     def _two_of_each(self) -> Battles:

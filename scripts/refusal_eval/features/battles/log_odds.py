@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import scipy
@@ -18,6 +19,7 @@ LENGTH = "length"
 LEAST_BATTLES = 20  # of a model with a strength of its own; rarer ones share one
 DIGITS = 6  # that all machines agree on
 MOST = 10.0  # log-odds beyond which the fit only says that one side always wins
+_Name = TypeVar("_Name", bound=Hashable)
 
 
 def log_odds(
@@ -44,16 +46,33 @@ def log_odds(
     """
     differing = {name: _difference(classes, name) for name in compared}
     if controls:
-        doublings = np.log2(1 + battles.lengths)
-        differing[LENGTH] = doublings[:, 0] - doublings[:, 1]
+        lengths = doublings(battles)
+        differing[LENGTH] = lengths[:, 0] - lengths[:, 1]
+    return coefficients(battles, differing, controls, level)
+
+
+def doublings(battles: BattleRows) -> Floats:
+    """Return the length of both answers in doublings of characters."""
+    return np.asarray(np.log2(1 + battles.lengths))
+
+
+def coefficients(
+    battles: BattleRows, differing: Mapping[_Name, Floats], controls: bool, level: float
+) -> dict[_Name, NumberInterval | None]:
+    """Return the coefficient of each column of differences in the regression of `log_odds`, see there.
+
+    Args:
+        differing: columns of the design, whose sign turns if both answers change places.
+        controls: whether models are held equal.
+    """
     models = _models(battles.models) if controls else []
     design = np.column_stack([np.ones(len(battles)), *differing.values(), *models])
     place = {name: number for number, name in enumerate(differing, 1)}
     identified = {name for name, number in place.items() if _identified(design, number)}
+    found: dict[_Name, NumberInterval | None] = dict.fromkeys(differing)
     if not identified:
-        return dict.fromkeys(differing)
+        return found
     values, parts = _fitted(design, battles)
-    found: dict[str, NumberInterval | None] = dict.fromkeys(differing)
     for name in identified:
         there = differing[name] != 0
         own, column = clusterings(battles, there), place[name]

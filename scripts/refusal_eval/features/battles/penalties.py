@@ -21,6 +21,8 @@ from refusal_eval.features.battles.battle_rows import (
     clusterings,
 )
 from refusal_eval.features.battles.log_odds import LENGTH, SEPARATED, log_odds
+from refusal_eval.features.battles.moderators import MODERATORS, moderated_log_odds
+from refusal_eval.features.battles.similarity import Alike
 from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
@@ -39,13 +41,18 @@ Contrasts = Mapping[str, Statistic]  # by estimand
 LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one category of prompts
 
 
-def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list[Estimate]:
+def battle_estimates(
+    units: Units, prompts: Iterable[Mapping[str, Any]], alike: Mapping[str, Alike], sensitive: Mapping[str, float]
+) -> list[Estimate]:
     """Return all estimates of the battles of a scored cell; docs/reference/battles.md says what each is.
 
     `parameter` is the class of an answer: a label, or `label: kind` where the judge tells kinds. Intervals take prompts
     as independent, and pairs of models too where there are enough; the wider one counts.
+
+    Args:
+        prompts, alike, sensitive: as `battles_of` takes them.
     """
-    battles, level = battles_of(units, prompts), units.facts["level"]
+    battles, level = battles_of(units, prompts, alike, sensitive), units.facts["level"]
     if not len(battles):
         return []
     lost = (UNJUDGED,) if (len(units) - len(battles)) / len(units) > MAX_UNJUDGED else ()
@@ -128,6 +135,11 @@ def class_estimates(
             )
             reason = {} if fitted[name] else {"method": SEPARATED}
             yield made(estimand, fitted[name], np.nonzero(differs)[0], name, **reason)
+    moderated, told = moderated_log_odds(battles, classes, base, in_all, level)
+    for (moderator, name), number in moderated.items():
+        if name in there:
+            rows = told[(classes[told] == name).any(axis=1)]
+            yield made(MODERATORS[moderator][0], number, rows, name, **({} if number else {"method": SEPARATED}))
     categories = sorted(set(battles.categories) - {""})
     for category in categories if labels and len(categories) > 1 else ():
         inside = battles.categories == category

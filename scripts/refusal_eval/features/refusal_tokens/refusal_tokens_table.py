@@ -14,8 +14,8 @@ from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import READINGS_NOTE, flags_notes, judges_notes, rate_text, value_text
 
 TokenRow = Mapping[str, Any]  # of the results table
-COLUMNS = ("judge", "model", "split", "estimand", "reading", "category", "parameter", "value", "low", "high", "method")
-COLUMNS += ("n_prompts", "n_clusters", "flags")
+_NAMES = ("judge", "model", "split", "estimand", "pool", "reading", "category", "parameter")
+COLUMNS = (*_NAMES, "value", "low", "high", "method", "n_prompts", "n_clusters", "flags")
 RATES = {
     "Refusal token (%)": ("refusal_token_share", None),
     "Strict (%)": ("refusal_token_rate", "strict"),

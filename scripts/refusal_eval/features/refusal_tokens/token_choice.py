@@ -68,10 +68,10 @@ def probabilities(logprobs: Floats, temperature: float = 1.0, raw: bool = False)
     logits of all tokens, which the engine does not give. At T = 1 the engine's own sum is in p.
     """
     if raw:
-        return np.round(np.exp(logprobs), DIGITS)
+        return np.asarray(np.round(np.exp(logprobs), DIGITS), dtype=float)
     scaled = logprobs / temperature
     weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    return np.round(weights / weights.sum(axis=1, keepdims=True), DIGITS)
+    return np.asarray(np.round(weights / weights.sum(axis=1, keepdims=True), DIGITS), dtype=float)
 
 
 def chosen(logprobs: Floats, choice: Choice, refusing: Sequence[str]) -> TokenColumns:
@@ -84,7 +84,7 @@ def chosen(logprobs: Floats, choice: Choice, refusing: Sequence[str]) -> TokenCo
     Args:
         refusing: names of the columns but the last.
     """
-    known = ~np.isnan(logprobs).any(axis=1)
+    known = np.asarray(~np.isnan(logprobs).any(axis=1), dtype=bool)
     last = logprobs.shape[1] - 1
     filled = np.where(known[:, None], logprobs, 0.0)
     best = filled[:, :last].argmax(axis=1)

@@ -210,7 +210,7 @@ def f1_of(sums: np.ndarray) -> np.ndarray:
     """Return F1 of sums of TP, FP and FN along the last axis, NaN of none."""
     tp, fp, fn = (sums[..., place] for place in range(3))
     whole_of_it = 2 * tp + fp + fn
-    return np.divide(2 * tp, whole_of_it, out=np.full(np.shape(tp), np.nan), where=whole_of_it > 0)
+    return np.asarray(np.divide(2 * tp, whole_of_it, out=np.full(np.shape(tp), np.nan), where=whole_of_it > 0))
 
 
 def _auroc(
