@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,6 +124,7 @@ def _calibrated(study: Study) -> list[Names]:
 def _prompts(study: Study) -> list[Names]:
     sides = [side for capture in study.captures for side in capture.sides.values()]
     captured = [split for side in sides for split in (side.split, *(side.without or ()))]
+    captured += [cell.split for cell in study.captured_cells]
     return [(split,) for split in (*study.splits, *captured)]
 
 
@@ -153,7 +154,7 @@ def _verdicts(study: Study) -> list[Names]:
 
 def all_cells(study: Study) -> list[Names]:
     """Return the judge, model and split of each cell."""
-    return list(itertools.product(study.judges, study.models, study.splits))
+    return [(judge, model, split) for judge, model in study.read_pairs for split in study.splits]
 
 
 def _scores(study: Study) -> list[Names]:
@@ -242,7 +243,7 @@ KERNEL: dict[str, File] = {
     "estimates": File(
         ("estimates/cells/{judge}/{model}.json",),
         ("estimates",),
-        lambda study: itertools.product(study.judges, study.models),
+        lambda study: study.read_pairs,
         of_report=True,
         from_verdicts=True,
     ),
@@ -393,10 +394,16 @@ def needed_files(study: Study, nouns: Iterable[str], **names: Iterable[str]) -> 
         if noun in file_table():
             wildcards = file_table()[noun].wildcards
             filled = itertools.product(*(sorted(names[wildcard]) for wildcard in wildcards))
-            found[noun] = [study.paths.of(noun, **dict(zip(wildcards, own, strict=True))) for own in filled]
+            named = [dict(zip(wildcards, own, strict=True)) for own in filled]
+            found[noun] = [study.paths.of(noun, **own) for own in named if _judged(study, own)]
         else:
             found[noun] = [study.paths.of("analyses", analysis=noun)] if noun in study.analyses else []
     return found
+
+
+def _judged(study: Study, names: Mapping[str, str]) -> bool:
+    """Tell whether a judge judges a model, where a file is about both."""
+    return not {"judge", "model"} <= set(names) or (names["judge"], names["model"]) in study.read_pairs
 
 
 def refuse_unknown_needs() -> None:

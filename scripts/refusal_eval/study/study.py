@@ -138,7 +138,12 @@ class Study:
     @cached_property
     def cells(self) -> list[Cell]:
         """Every (judge, model, split) that is scored, in the study's order."""
-        return [Cell(model, split, judge) for judge in self.judges for model in self.models for split in self.splits]
+        return [Cell(model, split, judge) for judge, model in self.read_pairs for split in self.splits]
+
+    @cached_property
+    def read_pairs(self) -> list[tuple[str, str]]:
+        """Every judge with each model whose answers it judges (`JudgeEntry.reads_model`), in the study's order."""
+        return [(judge, model) for judge in self.judges for model in self.view.read_by(judge)]
 
     @cached_property
     def captures(self) -> list[Capture]:
@@ -147,7 +152,7 @@ class Study:
 
     @cached_property
     def captured_cells(self) -> list[Cell]:
-        """Cells outside `splits` whose answers or verdicts are needed only for captured activations."""
+        """Cells outside `splits` whose answers or verdicts are needed only for activations, or to teach a judge."""
         found = dict[Cell, None]()
         for capture in self.captures:
             for side in capture.sides.values():
@@ -160,7 +165,19 @@ class Study:
                     for judge in judges:  # it grows
                         found[Cell(capture.model, side.split, judge)] = None
                         judges += self.judges[judge].reads()
+        for judge in self.judges:
+            read = self._taught_by(judge)
+            if read is None or read.split in self.splits:
+                continue
+            for model in (model for reader, model in self.read_pairs if reader == judge):
+                found[Cell(model, read.split)] = None
+                found[Cell(model, read.split, read.judge)] = None
         return list(found)
+
+    def _taught_by(self, judge: str) -> Any:
+        """Return the refusals of the models that decide what a judge's engine is asked, None for most."""
+        read = self.engine_judges[judge].refusals_read() if judge in self.engine_judges else None
+        return read if read is not None and read.judge is not None else None
 
     @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
@@ -175,9 +192,9 @@ class Study:
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
-        texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
-        cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
+        cells = [cell for cell in self.cells if cell.judge in asked]
+        cells += [Cell(GOLD, name, judge) for judge, name in itertools.product(asked, self.gold)]
         cells += [cell for cell in self.captured_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
@@ -191,9 +208,8 @@ class Study:
             parts = {"engine": whole, "model": (shared,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
-            read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
-            reads = cell.judge is not None and bool(self.judges[cell.judge].reads())
-            after = AFTER_OTHERS if reads or (read is not None and read.judge is not None) else None
+            reads = cell.judge is not None and (self.judges[cell.judge].reads() or self._taught_by(cell.judge))
+            after = AFTER_OTHERS if reads else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 

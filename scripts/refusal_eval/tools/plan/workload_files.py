@@ -105,7 +105,8 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             scored = dialogue.scored_turns if (dialogue := entries[split].dialogue) else "last"
             answers = own.count * samples * {"all": own.turns, "last": 1.0, "after_first": own.turns - 1}[scored]
             for judge, entry in judges.items():
-                if split in study.splits or Cell(name, split, judge) in further:
+                own_cell = split in study.splits and (judge, name) in study.read_pairs
+                if own_cell or Cell(name, split, judge) in further:
                     work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
     for family, split in itertools.product(study.families, study.splits):
         # One token behind each prompt, whatever K is.
