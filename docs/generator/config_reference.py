@@ -62,6 +62,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
             {
                 "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
                 "Corrected rates": "corrected.corrected_keys:Corrected",
+                "Choices between refusal tokens": "refusal_tokens.token_keys:TokenChoice",
             }
         ),
         "Prompt sample": datasets.PromptSample,
@@ -115,6 +116,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Sweep": "steering.sweep:Sweep",
             }
         ),
+        **of_features({"Refusal tokens of a model": "refusal_tokens.token_keys:RefusalTokens"}),
     },
     "Data sets": {
         "Data set": datasets.Dataset,

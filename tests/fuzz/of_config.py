@@ -44,6 +44,7 @@ NOT_FITTING = (
     "dose_response",
     "separation",
     "who_refused",
+    "refusal_tokens",
 )  # the study has nothing for them
 FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 

@@ -64,6 +64,10 @@ models:
     {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: append, text: " Take care."}}
   told: {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: system, text: Beware.}}
   reworded: {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: written, split: reworded-rows}}
+  trained:
+    engine: hub-engine
+    sampling: {max_tokens: 64}
+    refusal_tokens: {refuse: "[refuse]", respond: "[respond]"}
 datasets:
   family:
     defaults: {columns: {prompt: question}, expectation: comply}
@@ -180,8 +184,8 @@ OF_ACTIVATIONS = {
     ],
 }
 
-# A figure of every kind; `turns` needs dialogues, `dose_response` steered models, `battles` battles and `who_refused`
-# hosted models, which the study above has none of.
+# A figure of every kind; `turns` needs dialogues, `dose_response` steered models, `battles` battles, `who_refused`
+# hosted models and `refusal_tokens` models with such tokens, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -197,6 +201,7 @@ FIGURES = [
     {"name": "l", "kind": "threshold", "judge": "reader"},
     {"name": "m", "kind": "battles"},
     {"name": "n", "kind": "who_refused"},
+    {"name": "o", "kind": "refusal_tokens"},
 ]
 
 

@@ -19,6 +19,7 @@ SMALLEST = STUDY | yaml.safe_load(
   description: '', primary_judge: words, gold: [], allow: [], seed: 0, determinism: seeded, batch: model, shards: 1,
   requests_in_flight: null, time_limit: null, failure_limit: 0.05, prompts_per_split: null, protocol: default,
   comparisons: null, equivalence_margin: null, p_values: exact, multiple_comparisons: holm, corrected: null,
+  refusal_tokens: null,
   targets: null,
   mixed_model: false, figures: null, tables: [], budget: null, browser: false,
   scoring: {tau: 1.0, band: 0.1, level: 0.95}, catalogue: [],
@@ -35,7 +36,7 @@ SMALLEST = STUDY | yaml.safe_load(
     date: '2026-01-01', sampling: {max_tokens: 64, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0,
     presence_penalty: 0.0, frequency_penalty: 0.0, repetition_penalty: 1.0, min_tokens: 0, stop: []},
     reasoning: null, judged_whole: false, unverified: [], intervention: null, sweep: null, prefill: null,
-    lora: null, transform: null,
+    lora: null, transform: null, refusal_tokens: null,
     recorded: null
   }},
   split_entries: { hub-rows: {

@@ -52,6 +52,8 @@ WITH_MODES = CATALOGUE | {
     "datasets": LOGS | CATALOGUE["datasets"],
 }
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
+if "refusal_tokens" in FEATURES:
+    WITH_FIGURES |= {"refusal_tokens": {"thresholds": [0.5]}}
 
 
 def places(annotation, value, path=()):

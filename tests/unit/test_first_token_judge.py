@@ -17,6 +17,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.first_token_judge import FirstTokenJudge
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.files import asked_files
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import generation
 
@@ -153,7 +155,7 @@ def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(project: Pr
     }
     split = study["splits"][0]
     for refusal, key, message in (
-        ({"judge": "words", "split": "nowhere"}, "split", "`nowhere` is not one of the study's `splits`"),
+        ({"judge": "words", "split": "nowhere"}, "split", "there is no split `nowhere` in the catalogue"),
         ({"judge": "own-first", "split": split}, "judge", "`own-first` is not another one of the study's `judges`"),
         (
             {"judge": "other-first", "split": split},
@@ -194,12 +196,56 @@ def test_it_is_a_judge_of_its_own_model_alone(project: Project) -> None:
         ("declining", "`prefill`"),
         ("tuned", "`lora`"),
     ):
-        (line,) = project.mistakes(study | {"models": ["plain", model]})
-        assert (
-            f"judges.own-first.engine: this judge reads the replies of one model, and `{model}` is a different one"
-            in line
-        )
-        assert line.endswith(f"it differs in {keys}")
+        (line,) = project.mistakes(study | {"models": [model]})
+        assert "judges.own-first.engine: this judge reads the replies of its own model, and the study does not" in line
+        assert line.endswith(f"`{model}` differs in {keys}")
+
+
+def beside_others(project: Project, **changes: Any) -> dict[str, Any]:
+    """Return a study with a model that the judge reads and one that it does not."""
+    own = {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]}
+    catalogue = changed(CATALOGUE, ("judges", "own-first"), own | changes)
+    catalogue = changed(catalogue, ("judges", "three"), {"kind": "panel", "members": ["words", "own", "own-first"]})
+    project.write(BASE, changed(catalogue, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"}))
+    return STUDY | {"models": ["plain", "declining"], "judges": ["words", "own", "own-first"]}
+
+
+def test_beside_other_models_it_judges_its_own_alone(project: Project) -> None:
+    study = Study(project.load(beside_others(project)))
+    split = study.settings.splits[0]
+    assert [(cell.judge, cell.model) for cell in study.cells if cell.judge == "own-first"] == [("own-first", "plain")]
+    assert len([cell for cell in study.cells if cell.judge == "words"]) == 2
+    asked = set(asked_files(study))
+    assert f"results/small/verdicts/own-first/plain/{split}.jsonl" in asked
+    assert not [path for path in asked if "own-first/declining" in path]
+    assert study.analyses["judge_agreement"].params()["cells"] == [
+        [judge, model, split] for judge in ("own", "words") for model in ("declining", "plain")
+    ]
+    (figure,) = [figure for figure in study.figures.values() if figure.name == "threshold_own-first"]
+    assert figure.shown(study.view).models == ["plain"]
+
+
+def test_it_is_no_primary_judge_and_no_member_where_others_have_no_verdict_of_it(project: Project) -> None:
+    study = beside_others(project)
+    (line,) = project.mistakes(study | {"primary_judge": "own-first"})
+    assert "primary_judge: `own-first` judges the answers of `plain` alone; name another judge" in line
+    (line,) = project.mistakes(study | {"judges": [*study["judges"], "three"]})
+    assert "judges.three: `own-first` judges the answers of `plain` alone, and `three` is made of its verdicts" in line
+    (line,) = project.mistakes(study | {"comparisons": [{"judges": [["words", "own-first"]], "scope": "splits"}]})
+    assert "comparisons[0].judges[0][1]: `own-first` is not one of `judges`" in line
+
+
+def test_a_split_that_only_teaches_it_is_answered_and_shown_nowhere(project: Project) -> None:
+    taught = beside_others(project, refusal={"judge": "words", "split": "file-rows"})
+    study = Study(project.load(taught))
+    assert "file-rows" not in study.splits
+    asked = set(asked_files(study))
+    results = "results/small"
+    assert f"{results}/prompts/file-rows.jsonl" in asked
+    assert {f"{results}/answers/plain/file-rows.jsonl", f"{results}/verdicts/words/plain/file-rows.jsonl"} <= asked
+    assert not [path for path in asked if "file-rows" in path and ("/scores/" in path or "/declining/" in path)]
+    assert Cell("plain", "file-rows") in study.batch_of
+    assert "file-rows" not in str(study.analyses["judge_agreement"].params())
 
 
 def test_a_floor_needs_other_tokens_and_a_text_is_named_once() -> None:

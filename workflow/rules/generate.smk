@@ -51,7 +51,7 @@ rule generate:
     input:
         unpack(lambda wildcards: generation.loaded_files(study, wildcards.batch)),
         requests=lambda wildcards: [
-            f"{RESULTS}/requests/{cell.model}/{cell.split}.jsonl" for cell in study.generation_batches[wildcards.batch]
+            study.request_file(cell) for cell in study.generation_batches[wildcards.batch]
         ],
         engine=load_engine,
         weights=load_weights,

@@ -172,7 +172,7 @@ def of_refusals_read(wildcards, what):
     if not (read and read.judge):
         return []
     folder = {"answers": "answers", "verdicts": f"verdicts/{read.judge}"}[what]
-    return [f"{RESULTS}/{folder}/{model}/{read.split}.jsonl" for model in MODELS]
+    return [f"{RESULTS}/{folder}/{model}/{read.split}.jsonl" for model in sorted(study.view.read_by(wildcards.judge))]
 
 
 def judge_template(wildcards):

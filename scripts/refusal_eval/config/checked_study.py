@@ -175,8 +175,16 @@ class CheckedStudy:
                 yield from (((*asked.place, *place), part) for place, part in parts_with_places(asked.sides))
 
     def captured_splits(self) -> list[str]:
-        """Return the splits of the catalogue that these name, each once."""
-        return self._known("splits", (name for _, side in self.sides() for name in (side.split, *(side.without or ()))))
+        """Return the splits of the catalogue that these name, and those that teach a judge, each once."""
+        of_sides = [name for _, side in self.sides() for name in (side.split, *(side.without or ()))]
+        return self._known("splits", [*of_sides, *(split for _, split in self.taught_splits())])
+
+    def taught_splits(self) -> Iterator[tuple[str, str]]:
+        """Yield the judges that learn how the models' own refusals begin, each with the split of these answers."""
+        for name, judge in self.entries("judges").items():
+            read = judge.refusals_read() if hasattr(judge, "refusals_read") else None
+            if read is not None and read.split is not None:
+                yield name, read.split
 
     def splits_read(self) -> list[str]:
         """Return the splits of the catalogue that changes of its models take, or that other splits are made of."""

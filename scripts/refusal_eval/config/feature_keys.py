@@ -31,10 +31,12 @@ class FeatureKeys(Entry):
     Attributes:
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
         in_methods: those keys of a study that its methods section speaks of.
+        family_requests: noun of the request files of families (`family`), which rules of the feature write.
     """
 
     makes_several: ClassVar[str | None] = None
     in_methods: ClassVar[tuple[str, ...]] = ()
+    family_requests: ClassVar[str] = ""
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
@@ -51,6 +53,13 @@ class FeatureKeys(Entry):
             entries: those of sections of the catalogue.
         """
         return {}
+
+    def family(self) -> str | None:
+        """Return the name of the family of a model, None for a model by itself.
+
+        The models of a family share engine loads, which the feature asks for more on each split under this name.
+        """
+        return None
 
     def named_columns(self) -> dict[str, Any]:
         """Return the columns that the keys of a split name, as a mapping of these keys."""

@@ -115,7 +115,8 @@ class OfModels(Figure):
 
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows. Captions say how well the judge agrees with people on all gold."""
-        judge, models = self.judge or study.primary_judge, list(self.models or study.models)
+        judge = self.judge or study.primary_judge
+        models = list(self.models or study.read_by(judge))
         return Shown([judge], models, self.splits_of(study), list(study.gold), curves_among(models, study))
 
 

@@ -150,6 +150,10 @@ class JudgeEntry(Entry):
         """Return the judges of the study whose verdicts its own are made of."""
         return []
 
+    def reads_model(self, model: Any) -> bool:
+        """Tell whether it judges the answers of a model, given its entry; on gold every judge is asked."""
+        return True
+
     def second(self) -> str | None:
         """Return the judge of the catalogue that is asked on its behalf, which the study need not name."""
         return None

@@ -218,6 +218,30 @@ def _judges(study: CheckedStudy) -> Iterator[Mistake]:
             # A judge that is only asked on behalf of another has no card, and so no floor.
             if path != ("floor",) or name in study.view.judges:
                 yield ("judges", name, *path), message
+    for name, split in study.taught_splits():
+        if unknown := study.catalogue.lacks("split", split):
+            yield ("judges", name, "refusal", "split"), unknown
+    if study.all_valid("models", "judges"):
+        yield from _of_some_models(study)
+
+
+def _of_some_models(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield what needs verdicts on every model, and has a judge of some."""
+    view = study.view
+    some = {name: view.read_by(name) for name in view.judges if name not in view.whole_judges}
+    for name, judge in view.judges.items():
+        for other in judge.reads():
+            if other in some:
+                message = f"`{other}` judges the answers of {_models(some[other])} alone"
+                yield ("judges", name), f"{message}, and `{name}` is made of its verdicts on every model; leave it out"
+    if some.get(view.primary_judge):
+        message = f"`{view.primary_judge}` judges the answers of {_models(some[view.primary_judge])} alone"
+        place = ("primary_judge",) if "primary_judge" in study.written.value else ("judges",)
+        yield place, f"{message}; name another judge as `primary_judge`, which has numbers of every model"
+
+
+def _models(models: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in models) or "no model of this study"
 
 
 # ---------------------------------------------------------------- recorded answers and verdicts

@@ -30,3 +30,13 @@ class StudyView:
     written: frozenset[str] = frozenset()
     may_block: bool = False
     has_c: bool = True
+
+    def read_by(self, judge: str) -> list[str]:
+        """Return the models whose answers a judge judges; those of a wrong entry count as judged."""
+        entry, own = self.judges.get(judge), self.entries.get("models", {})
+        return [name for name in self.models if entry is None or name not in own or entry.reads_model(own[name])]
+
+    @property
+    def whole_judges(self) -> list[str]:
+        """The judges that judge the answers of every model: what compares models or judges is under these."""
+        return [name for name in self.judges if len(self.read_by(name)) == len(self.models)]

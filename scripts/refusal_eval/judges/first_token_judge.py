@@ -40,7 +40,11 @@ class FirstTokens(Entry):
     judge: Slug | None = Field(
         None, description="Judge of the study, with `split`: the answers that it calls refusals."
     )
-    split: Slug | None = Field(None, description="Split of the study whose answers these are.")
+    split: Slug | None = Field(
+        None,
+        description="Split of the catalogue whose answers these are. One that is not among the study's `splits` is "
+        "answered for this judge alone, and no table shows it.",
+    )
     share: Number = Field(
         0.02, ge=0.01, le=1, description="Least share of these refusals that a token begins; rarer ones are left out."
     )
@@ -116,23 +120,27 @@ class FirstTokenJudge(SoftJudge, TemplatedJudge):
             )
             yield ("kind",), f"{message}`protocol: compat`; leave one of them out"
         models = study.entries.get("models", {})
-        for model, entry in models.items():
-            other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
-            other += sorted(key for key in (*CHANGED, *CHANGES.names()) if getattr(entry, key, None) is not None)
-            if other:
-                differs = one_of([f"`{key}`" for key in other])
-                message = f"this judge reads the replies of one model, and `{model}` is a different one: it differs in "
-                yield ("engine",), message + differs
+        if models and not any(map(self.reads_model, models.values())):
+            nearest_one = min(models, key=lambda model: len(self._differs_in(models[model])))
+            differs = one_of([f"`{key}`" for key in self._differs_in(models[nearest_one])])
+            message = "this judge reads the replies of its own model, and the study does not have it: "
+            yield ("engine",), f"{message}`{nearest_one}` differs in {differs}"
+
+    def reads_model(self, model: Any) -> bool:
+        """Tell whether a model is its own: what begins a reply of another one it says nothing about."""
+        return not self._differs_in(model)
+
+    def _differs_in(self, model: Any) -> list[str]:
+        """Return the keys of a model's entry by which its replies begin otherwise."""
+        other = [key for key in ASKED_ALIKE if getattr(model, key) != getattr(self, key)]
+        return other + sorted(key for key in (*CHANGED, *CHANGES.names()) if getattr(model, key, None) is not None)
 
     def _wrong_with_refusals(self, name: str, study: StudyView) -> Iterator[Mistake]:
-        gold, judge, split = self.refusals_read() or RefusalsRead()
+        gold, judge, _ = self.refusals_read() or RefusalsRead()
         if gold is not None and gold not in study.gold:
             yield ("refusal", "gold"), not_among(gold, study.gold)
         if judge is None:
             return
-        if split not in study.splits:
-            message = f"`{split}` is not one of the study's `splits`" + nearest(str(split), study.splits)
-            yield ("refusal", "split"), message
         others = [other for other in study.judges if other != name]
         if judge not in others:
             message = f"`{judge}` is not another one of the study's `judges`" + nearest(judge, others)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 LOAD_NAME = re.compile(r"\d+-of-\d+")  # what `load_names` makes
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
@@ -17,6 +18,13 @@ class Cell:
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.judge, self.model, self.split)))
+
+
+class ModelFamily(NamedTuple):
+    """Models that share engine loads, which a feature asks for more under the family's name."""
+
+    requests: str  # noun of the request files of what is asked more
+    models: list[str]  # in the study's order
 
 
 def load_names(shards: int) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,7 +130,8 @@ def _captured(study: Study) -> list[Names]:
 
 
 def _requests(study: Study) -> list[Names]:
-    asked = [(cell.model, cell.split) for cell in study.batch_of if cell.judge is None]
+    cells = (cell for cell in study.batch_of if cell.judge is None and cell.model not in study.families)
+    asked = [(cell.model, cell.split) for cell in cells]
     return [*asked, *((model, split) for _, model, split in _captured(study))]
 
 
@@ -150,7 +151,7 @@ def _verdicts(study: Study) -> list[Names]:
 
 def all_cells(study: Study) -> list[Names]:
     """Return the judge, model and split of each cell."""
-    return list(itertools.product(study.judges, study.models, study.splits))
+    return [(judge, model, split) for judge, model in study.read_pairs for split in study.splits]
 
 
 def _scores(study: Study) -> list[Names]:
@@ -243,7 +244,7 @@ KERNEL: dict[str, File] = {
     "estimates": File(
         ("estimates/cells/{judge}/{model}.json",),
         ("estimates",),
-        lambda study: itertools.product(study.judges, study.models),
+        lambda study: study.read_pairs,
         of_report=True,
         from_verdicts=True,
     ),
@@ -411,10 +412,16 @@ def needed_files(study: Study, nouns: Iterable[str], **names: Iterable[str]) -> 
         if noun in file_table():
             wildcards = file_table()[noun].wildcards
             filled = itertools.product(*(sorted(names[wildcard]) for wildcard in wildcards))
-            found[noun] = [study.paths.of(noun, **dict(zip(wildcards, own, strict=True))) for own in filled]
+            named = [dict(zip(wildcards, own, strict=True)) for own in filled]
+            found[noun] = [study.paths.of(noun, **own) for own in named if _judged(study, own)]
         else:
             found[noun] = [study.paths.of("analyses", analysis=noun)] if noun in study.analyses else []
     return found
+
+
+def _judged(study: Study, names: Mapping[str, str]) -> bool:
+    """Tell whether a judge judges a model, where a file is about both."""
+    return not {"judge", "model"} <= set(names) or (names["judge"], names["model"]) in study.read_pairs
 
 
 def refuse_unknown_needs() -> None:

@@ -11,6 +11,7 @@ from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
@@ -20,7 +21,7 @@ from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.batches import GOLD, Cell, ModelFamily
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
@@ -144,7 +145,12 @@ class Study:
     @cached_property
     def cells(self) -> list[Cell]:
         """Every (judge, model, split) that is scored, in the study's order."""
-        return [Cell(model, split, judge) for judge in self.judges for model in self.models for split in self.splits]
+        return [Cell(model, split, judge) for judge, model in self.read_pairs for split in self.splits]
+
+    @cached_property
+    def read_pairs(self) -> list[tuple[str, str]]:
+        """Every judge with each model whose answers it judges (`JudgeEntry.reads_model`), in the study's order."""
+        return [(judge, model) for judge in self.judges for model in self.view.read_by(judge)]
 
     @cached_property
     def captures(self) -> list[Capture]:
@@ -153,7 +159,7 @@ class Study:
 
     @cached_property
     def captured_cells(self) -> list[Cell]:
-        """Cells outside `splits` whose answers or verdicts are needed only for captured activations."""
+        """Cells outside `splits` whose answers or verdicts are needed only for activations, or to teach a judge."""
         found = dict[Cell, None]()
         for capture in self.captures:
             for side in capture.parts:
@@ -166,21 +172,36 @@ class Study:
                     for judge in judges:  # it grows
                         found[Cell(capture.model, side.split, judge)] = None
                         judges += self.judges[judge].reads()
+        for judge in self.judges:
+            read = self._taught_by(judge)
+            if read is None or read.split in self.splits:
+                continue
+            for model in (model for reader, model in self.read_pairs if reader == judge):
+                found[Cell(model, read.split)] = None
+                found[Cell(model, read.split, read.judge)] = None
         return list(found)
+
+    def _taught_by(self, judge: str) -> Any:
+        """Return the refusals of the models that decide what a judge's engine is asked, None for most."""
+        read = self.engine_judges[judge].refusals_read() if judge in self.engine_judges else None
+        return read if read is not None and read.judge is not None else None
 
     @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
         cells += [cell for cell in self.captured_cells if cell.judge is None]
-        return self._batches((self.models[cell.model].engine_name, cell) for cell in cells)
+        asked = [(self.models[cell.model].engine_name, cell) for cell in cells]
+        for family, of in self.families.items():
+            asked += [(self.models[of.models[0]].engine_name, Cell(family, split)) for split in self.splits]
+        return self._batches(asked)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
-        texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
-        cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
+        cells = [cell for cell in self.cells if cell.judge in asked]
+        cells += [Cell(GOLD, name, judge) for judge, name in itertools.product(asked, self.gold)]
         cells += [cell for cell in self.captured_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
@@ -190,12 +211,12 @@ class Study:
         for engine, cell in cells:
             # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
-            parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
+            shared = self._family_of.get(cell.model, cell.model) if cell.judge is None else cell.model
+            parts = {"engine": whole, "model": (shared,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
-            read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
-            reads = cell.judge is not None and bool(self.judges[cell.judge].reads())
-            after = AFTER_OTHERS if reads or (read is not None and read.judge is not None) else None
+            reads = cell.judge is not None and (self.judges[cell.judge].reads() or self._taught_by(cell.judge))
+            after = AFTER_OTHERS if reads else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -232,6 +253,27 @@ class Study:
     def with_own_loads(self) -> set[str]:
         """The models that share no engine load with others, because of how they are changed."""
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
+
+    @cached_property
+    def families(self) -> dict[str, ModelFamily]:
+        """The families of its models, by name (`FeatureKeys.family`)."""
+        found: dict[str, ModelFamily] = {}
+        for name in self.asked_models:
+            for keys in map(MODEL_KEYS.get, MODEL_KEYS.names()):
+                if (family := keys.family(self.models[name])) is not None:
+                    found.setdefault(family, ModelFamily(keys.family_requests, [])).models.append(name)
+        return found
+
+    @cached_property
+    def _family_of(self) -> dict[str, str]:
+        return {model: name for name, family in self.families.items() for model in family.models}
+
+    def request_file(self, cell: Cell) -> str:
+        """Return the request file of a cell."""
+        if cell.judge:
+            return self.paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
+        family = self.families.get(cell.model)
+        return self.paths.of(family.requests if family else "requests", model=cell.model, split=cell.split)
 
     @property
     def changes(self) -> list[Change]:

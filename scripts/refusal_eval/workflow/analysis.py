@@ -102,7 +102,7 @@ class Analysis:
         study = self.study
         return {
             "models": list(study.models),
-            "judges": list(study.judges),
+            "judges": study.view.whole_judges,
             "gold": list(study.gold),
             "samples": study.settings.samples,
             "splits": splits_of(study),

@@ -35,7 +35,7 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
     """
     read = study.engine_judges[judge].refusals_read()
     own = read is not None and read.judge is not None
-    return asked(study, judge) | ({"models": sorted(study.settings.models)} if own else {})
+    return asked(study, judge) | ({"models": sorted(study.view.read_by(judge))} if own else {})
 
 
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 
 
 def cells_of(study: Study) -> list[list[str | None]]:
-    """Return judge, model and split of all that is scored, in the study's order."""
-    return [[cell.judge, cell.model, cell.split] for cell in study.cells]
+    """Return judge, model and split of all that is scored by judges of every model, in the study's order."""
+    return [[cell.judge, cell.model, cell.split] for cell in study.cells if cell.judge in study.view.whole_judges]
 
 
 def may_block(study: Study) -> dict[str, bool]:

@@ -31,7 +31,9 @@ class BattlesAnalysis(Analysis):
 
     def params(self) -> dict[str, Any]:
         study = self.study
-        cells = [[judge, model, split] for judge in study.judges for model in self._models() for split in study.splits]
+        models = self._models()
+        pairs = [(judge, model) for judge, model in study.read_pairs if model in models]
+        cells = [[judge, model, split] for judge, model in pairs for split in study.splits]
         asked: dict[str, Any] = {"cells": sorted(cells), "splits": sorted(study.splits)}
         # Where no column says which questions are sensitive, the first judge that flags harmful ones does.
         flagging = [name for name, judge in study.judges.items() if PROMPT_HARM in judge.flags(study.view)]

@@ -26,5 +26,7 @@ def named_paths(study: Study) -> dict[str, list[tuple[list[str], str]]]:
 
 
 def files_read(study: Study) -> list[str]:
-    """Return the files that the page is made of."""
-    return [path for of in named_paths(study).values() for _, path in of]
+    """Return the files that the page is made of; a judge may judge some models alone."""
+    unread = set(product(study.judges, study.models)) - set(study.read_pairs)
+    found = [(noun, names, path) for noun, of in named_paths(study).items() for names, path in of]
+    return [path for noun, names, path in found if noun != "verdicts" or (names[0], names[1]) not in unread]

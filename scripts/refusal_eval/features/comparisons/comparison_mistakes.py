@@ -12,6 +12,8 @@ from refusal_eval.features.comparisons.comparison_entries import ComparisonFamil
 def comparison_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what is wrong with the families of a study."""
     named = {key: study.names(key) for key in ("models", "splits", "judges") if study.all_known(key)}
+    if "judges" in named and study.all_valid("models", "judges"):
+        named["judges"] = study.view.whole_judges
     for number, family in study.valid_items("comparisons", ComparisonFamily).items():
         for path, message in family_mistakes(family, named):
             yield ("comparisons", number, *path), message

@@ -32,7 +32,7 @@ def study_families(study: Study) -> list[Family]:
 def _family(entry: ComparisonFamily, study: Study) -> Family:
     of_judges = entry.judges is not None
     models = entry.models or list(study.models)
-    names = sorted(study.judges if of_judges else models)
+    names = sorted(study.view.whole_judges if of_judges else models)
     wanted = entry.judges if of_judges else entry.pairs
     if entry.against is not None:
         pairs = [(name, entry.against) for name in names if name != entry.against]

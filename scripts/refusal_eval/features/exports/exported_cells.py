@@ -83,9 +83,12 @@ class StudyExport:
         needed = [self.results_file]
         for model, split in cells:
             needed += [self._prompts(model, split), self._answers(model, split)]
-            needed += [self._verdicts(judge, model, split) for judge in self.judges]
+            needed += [self._verdicts(judge, model, split) for judge in self._judges_of(model)]
         _refuse_old(dict.fromkeys(needed).keys(), order.current)
         self.names = cells
+
+    def _judges_of(self, model: str) -> list[str]:
+        return [judge for judge in self.judges if (judge, model) in self.study.read_pairs]
 
     def cells(self) -> Iterator[ExportedCell]:
         """Yield the cells, each read when it is its turn; at level `labels` answers and verdicts have no texts."""
@@ -93,7 +96,7 @@ class StudyExport:
             prompts = {row["id"]: row for row in read_jsonl(self._prompts(model, split))}
             verdicts = {
                 judge: {place_of(row): row for row in read_jsonl(self._verdicts(judge, model, split))}
-                for judge in self.judges
+                for judge in self._judges_of(model)
             }
             answers = list(read_jsonl(self._answers(model, split)))
             if self.level == LABELS:

@@ -18,7 +18,7 @@ class JudgeAgreementAnalysis(Analysis):
     mem_mb = 4000
 
     def wanted(self) -> bool:
-        return len(self.study.judges) > 1
+        return len(self.study.view.whole_judges) > 1
 
     def inputs(self) -> dict[str, list[str]]:
         return {"scores": self.score_files(self.params()["cells"]), "duplicates": self.duplicate_files()}
@@ -29,7 +29,11 @@ class JudgeAgreementAnalysis(Analysis):
             "splits": splits_of(self.study),
             "level": self.study.settings.scoring.level,
             "cells": sorted(cells_of(self.study)),
-            "members": {name: members for name in sorted(self.study.judges) if (members := self._members(name, twins))},
+            "members": {
+                name: members
+                for name in sorted(self.study.view.whole_judges)
+                if (members := self._members(name, twins))
+            },
         }
         return found | ({"twins": twins} if twins else {})
 

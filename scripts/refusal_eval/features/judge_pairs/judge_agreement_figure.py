@@ -48,15 +48,15 @@ class JudgeAgreementFigure(FigureEntry):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        return [cls(name="judges_agree", kind="judge_agreement")] if len(study.judges) >= _FEWEST else []
+        return [cls(name="judges_agree", kind="judge_agreement")] if len(study.whole_judges) >= _FEWEST else []
 
     def shown(self, study: StudyView) -> Shown:
-        return Shown(list(self.judges or study.judges))
+        return Shown(list(self.judges or study.whole_judges))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that there is one judge only."""
-        if len(study.judges) < 2:
-            yield ("kind",), "`judge_agreement` needs two judges, and the study has one"
+        if len(study.whole_judges) < 2:
+            yield ("kind",), "`judge_agreement` needs two judges of every model, and the study has one at most"
 
     def draw(self, data: FigureData) -> Drawn:
         """Return kappa of every two judges as tiles.

@@ -124,7 +124,7 @@ def _table(pairs: Sequence[TargetPair], data: TableData) -> Table:
         sources=list(enumerate(sources, 1)),
         remarks=[(_letter(i), remark) for i, remark in enumerate(remarks)],
         others=any(not pair.target.is_estimand for pair in pairs),
-        absent=order_names({pair.target.model for pair in pairs} - set(data.order("models")), None),
+        absent=order_names({pair.target.model for pair in pairs if pair.own is None} - set(data.order("models")), None),
         several=[pair for pair in pairs if pair.several],
         judges=judges,
         cards=data.cards,

@@ -26,7 +26,6 @@ from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
-from refusal_eval.tools.status.status_jobs import requests_file
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.data_stage import rows_file
 
@@ -106,8 +105,13 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             scored = entries[split].scored_turns or "last"
             answers = own.count * samples * {"all": own.turns, "last": 1.0, "after_first": own.turns - 1}[scored]
             for judge, entry in judges.items():
-                if split in study.splits or Cell(name, split, judge) in further:
+                own_cell = split in study.splits and (judge, name) in study.read_pairs
+                if own_cell or Cell(name, split, judge) in further:
                     work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
+    for family, split in itertools.product(study.families, study.splits):
+        # One token behind each prompt, whatever K is.
+        own = texts[split]
+        work[Cell(family, split)] = CellWork(own.count, own.count, own.tokens, 1.0, 1, own.known)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
         work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
@@ -141,17 +145,19 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
     """
     work, samples = dict(whole), study.settings.samples
     for cell, estimate in whole.items():
-        file, of_answers = Path(requests_file(study.paths, cell)), cell.judge is not None and cell.model != GOLD
-        if not file.is_file() or (cell.judge is None and not study.models[cell.model].asks_engine):
+        file, of_answers = Path(study.request_file(cell)), cell.judge is not None and cell.model != GOLD
+        asked = cell.judge is not None or cell.model in study.families or study.models[cell.model].asks_engine
+        if not file.is_file() or not asked:
             continue
         if str(file) not in current.files or (of_answers and current.samples != samples):
             work[cell] = dataclasses.replace(estimate, outdated=True)
         # Answers that are still to come will be judged, and no file knows of them yet.
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
+            once = cell.judge is not None or cell.model in study.families
             receipts = study.paths.receipts("judge" if cell.judge else "generate", study.batch_of[cell])
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             try:
-                work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
+                work[cell] = _missing(file, study.paths.store, receipts, estimate, None if once else samples)
             except UserError as error:  # `status` and the next run report it, too
                 LOG.warning("%s; what the store has of %s is not counted", error, cell)
     return work

@@ -100,7 +100,8 @@ class Cells:
         golds = [gold for gold in self._study.gold if not only or f"{GOLD}/{gold}" in only]
         made |= {(GOLD, gold): self._time("answers", Cell(GOLD, gold)) for gold in golds}
         for judge in self._study.judges:
-            for (model, split), answered in made.items():
+            read = [GOLD, *(model for reader, model in self._study.read_pairs if reader == judge)]
+            for (model, split), answered in ((cell, at) for cell, at in made.items() if cell[0] in read):
                 found.append(self._verdicts(CellStatus(VERDICTS, model, split, judge, scored=False), answered))
         return found
 
@@ -152,7 +153,7 @@ class Cells:
 
     def _count(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
-        path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
+        path, loads = self._study.request_file(status.cell), self._loads[status.cell]
         status.rendered = True
         try:
             file = read_requests(path)

@@ -11,7 +11,6 @@ from refusal_eval.core.files import shown_path
 from refusal_eval.core.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.files import file_table, is_job_of_study, job_files
-from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
@@ -83,13 +82,6 @@ def batches(study: Study) -> dict[Job, list[Cell]]:
     return {(stage, name): cells for stage, of_stage in stages for name, cells in of_stage.items()}
 
 
-def requests_file(paths: Paths, cell: Cell) -> str:
-    """Return the request file of a cell."""
-    if cell.judge:
-        return paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
-    return paths.of("requests", model=cell.model, split=cell.split)
-
-
 def engine_loads(study: Study, now: float, current: CurrentFiles) -> dict[Job, list[Load]]:
     """Return the engine loads of each batch, a load for each shard; `now` in seconds since 1970."""
     return {
@@ -106,7 +98,7 @@ def _load(
 ) -> Load:
     done = modified_at(receipt)
     if done is not None:
-        newest = max((modified_at(requests_file(study.paths, cell)) or 0 for cell in cells), default=0)
+        newest = max((modified_at(study.request_file(cell)) or 0 for cell in cells), default=0)
         if is_outdated(receipt, done, newest, current):
             return Load(NOT_STARTED)  # a job that starts takes the receipt away
         return _finished_load(stage, name, receipt)

@@ -18,7 +18,6 @@ from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import study_notes
-from refusal_eval.tools.status.status_jobs import requests_file
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -123,7 +122,7 @@ def _recorded_beside(studies: Sequence[StoreStudy], store: str) -> tuple[list[Re
 
 def request_files(study: Study) -> list[str]:
     """Return the request file of every cell, existing or not."""
-    return [requests_file(study.paths, cell) for cell in study.batch_of]
+    return [study.request_file(cell) for cell in study.batch_of]
 
 
 def read_asks(config: Mapping[str, Any]) -> Asks:
