@@ -65,7 +65,7 @@ rule logged_answers:
     """Read one cell's answers out of a log, a table or neutral rows."""
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
-        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+        recorded=lambda wildcards: generation.logged_files(study, wildcards.model),
     output:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
@@ -93,7 +93,7 @@ rule logged_verdicts:
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+        recorded=lambda wildcards: generation.logged_files(study, wildcards.model),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:

@@ -91,7 +91,8 @@ class CheckedStudy:
                 "may_block" in engine.able()
                 for model in self.models.values()
                 if not model.recorded and (engine := self.engine_of(model)) is not None
-            ),
+            )
+            or any(model.blocks_in_file for model in self.models.values()),
             has_c=any(
                 model.recorded or (engine := self.engine_of(model)) is None or "log_probabilities" in engine.able()
                 for model in self.models.values()

@@ -137,15 +137,19 @@ def _metadata(cell: ExportedCell, answers: Sequence[ExportedRow], level: Level) 
         ours["earlier_turns"] = [
             {"turn": one["turn"]}
             | _kept(one, level)
+            | ({"reasoning": one["reasoning"]} if one["reasoning"] and level != LABELS else {})
             | {"labels": {judge: verdict["label"] for judge, verdict in cell.read(one).items()}}
+            | {"p_refusal": {j: v["p_refusal"] for j, v in cell.read(one).items() if v["p_refusal"] is not None}}
             for one in answers[:-1]
         ]
+        ours["turn"] = last["turn"]
     return {**about, "expectation": cell.expectation, OURS: ours}
 
 
 def _kept(answer: ExportedRow, level: Level) -> dict[str, Any]:
     found: dict[str, Any] = {"state": answer["state"]}
     found |= {name: answer[name] for name in PLAIN if answer.get(name) is not None}
+    found |= {"usage": answer["usage"]} if answer.get("usage") else {}
     if block := answer.get("blocked"):
         found["blocked"] = {name: block.get(name) for name in OF_BLOCK}
         if level != LABELS:

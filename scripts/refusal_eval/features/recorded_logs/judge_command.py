@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.log_reader import messages_of, slug
+from refusal_eval.config.log_dialogues import asked_by
+from refusal_eval.config.log_reader import slug
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.shapes import SLUG
 from refusal_eval.core.errors import UserError
@@ -115,7 +116,7 @@ def _study(
     catalogue: Catalogue,
 ) -> JudgedStudy:
     read, systems = without_own_systems(read_files(files, columns))
-    prompts = of_rows(messages_of(row) for one in read for row in one.rows)
+    prompts = of_rows(asked.prompt for one in read for asked in asked_by(one.rows))
     known = known_prompts(prompts, catalogue, CACHE, ROOT)
     taken = {"models": {"gold", *catalogue.written["models"]}, "splits": set(catalogue.written["splits"])}
     answers = put_together(read, systems, known, expect, taken)

@@ -94,7 +94,11 @@ def _entries(study: JudgedStudy) -> dict[str, Any]:
         | ({"system_prompt": answers.systems[name]} if name in answers.systems else {})
         for name, label in answers.labels.items()
     }
-    splits = {name: _split(name, prompts, answers.expectations[name]) for name, prompts in answers.splits.items()}
+    splits = {
+        name: _split(name, prompts, answers.expectations[name])
+        | ({"dialogue": answers.dialogues[name]} if name in answers.dialogues else {})
+        for name, prompts in answers.splits.items()
+    }
     judges = {name: {"kind": "recorded", "by": by, "label": f"{by} (theirs)"} for name, by in study.scorers.items()}
     found: dict[str, Any] = {"models": models, "datasets": {f"{study.name}-answers": {"splits": splits}}}
     found |= {"judges": judges} if judges else {}
