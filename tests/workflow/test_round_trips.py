@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from blocking_study import MODELS, hosted
+from blocking_study import hosted
 from program import in_process
 from project import Project
 
@@ -16,7 +16,7 @@ from refusal_eval.core.states import BLOCKED, NOBODY
 
 pytestmark = pytest.mark.feature("exports", "recorded_logs", "rates", "who_refused")
 FORMS = ("hf", "inspect")
-JUDGE = "keyword"
+JUDGE, MODELS = "keyword", ["strict"]
 Place = tuple[Any, ...]
 
 
@@ -24,7 +24,7 @@ Place = tuple[Any, ...]
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a finished study, with its exports in folders of their own."""
     project = hosted(tmp_path_factory.mktemp("round") / "project")
-    project.study(judges=[JUDGE, "words"])
+    project.study(models=MODELS, splits=["one", "talks"], judges=[JUDGE, "words"])
     project.snakemake("--until", "results_table")
     for form in FORMS:
         order = ("export", "study.yaml", "--as", form, "--level", "answers", "--output", f"../{form}")
@@ -39,7 +39,7 @@ def read_back(folder: Path, export: Path) -> Project:
     models = {name: {"recorded": {"file": str(export), "model": name}} for name in MODELS}
     judges = {"came": {"kind": "recorded", "by": "words"}}
     (folder / "entries.yaml").write_text(yaml.safe_dump({"models": models, "judges": judges}))
-    own = {"study": "small", "models": list(MODELS), "judges": [JUDGE, "came"], "samples": 3}
+    own = {"study": "small", "models": MODELS, "judges": [JUDGE, "came"], "samples": 3}
     (folder / "study.yaml").write_text(yaml.safe_dump(own | {"catalogue": ["entries.yaml"]}))
     project = Project(folder)
     project.snakemake("--until", "results_table")

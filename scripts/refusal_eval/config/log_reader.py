@@ -81,7 +81,8 @@ def reader_of(path: Path, name: str | None = None) -> LogReader:
         UserError: if there is none.
     """
     if not path.is_file():
-        raise UserError(f"there is no file {path}" if not path.exists() else f"{path} is no regular file")
+        missing = f"{path} is a link to a file that is not there" if path.is_symlink() else f"there is no file {path}"
+        raise UserError(f"{path} is no regular file" if path.exists() else missing)
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty")
     readers: list[type[LogReader]] = [LOG_READERS.get(one) for one in ([name] if name else LOG_READERS.names())]

@@ -231,8 +231,6 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
                     f"reads labels out of files of answers, and model `{asked[0]}` has none (`recorded: {{file: ...}}`)"
                 )
             yield here, message
-        if study.names("gold"):
-            yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
 
 
 def _of_entry(model: Model) -> Iterator[Mistake]:

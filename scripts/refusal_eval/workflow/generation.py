@@ -102,6 +102,18 @@ def _in_file(study: Study, model: str, split: str) -> dict[str, Any]:
     return {"split": split, "others": others, "sha256": hashes, "named": named}
 
 
+def labelled_cells(study: Study) -> list[tuple[str, str]]:
+    """Return model and split of the cells whose answers may have labels that came with them."""
+    return [(model, split) for model in study.recorded_models for split in study.splits]
+
+
+def names_of_answering(study: Study, model: str) -> list[str]:
+    """Return the names that gold may have for a model."""
+    file = study.models[model].recorded_file
+    names = [model, study.label("model", model), *([file.model] if file is not None and file.model else [])]
+    return list(dict.fromkeys(names))
+
+
 def log_readers(study: Study) -> list[Path]:
     """Return the modules of the classes that may read its files of answers, for `code_version`."""
     return [LOG_READERS.module(name) for name in LOG_READERS.names()] if study.models_in_files else []

@@ -13,6 +13,7 @@ from refusal_eval.core.answer_ends import state_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.recorded_logs.catalogue_match import Known
+from refusal_eval.recorded.gold_labels import same_answer
 from refusal_eval.recorded.log_answers import by_prompt, unknown_ends
 
 VARIES = "varies"
@@ -67,6 +68,28 @@ class AnswerSet:
     def probabilities(self) -> bool:
         """Whether any answer has a log-probability."""
         return any("answer_logprob" in row for rows in self.models.values() for row in rows)
+
+    def leave_out_unmeasured(self, gold: Sequence[Mapping[str, Any]]) -> None:
+        """Leave out the scorers that labelled none of the answers in gold, and say of others how many they did.
+
+        Args:
+            gold: its rows, with `messages` and `answer`.
+        """
+        labelled: dict[Any, set[str]] = {}
+        for row in (row for rows in self.models.values() for row in rows if row["split"] not in self.dialogues):
+            text = row["answer"].rpartition(THINKING[1])[2] if "reasoning" not in row else row["answer"]
+            said = {label["by"] for label in row.get("labels", ()) if "label" in label}
+            labelled.setdefault(same_answer(messages_of(row), text), set()).update(said)
+        known = [labelled.get(same_answer(row["messages"], row["answer"]), set()) for row in gold]
+        for by in self.scorers:
+            if not (count := sum(by in found for found in known)):
+                self.lost.append(
+                    f"labels of `{by}` are left out: none of the {len(gold)} answers with people's labels (`--gold`) "
+                    "is one that they are about"
+                )
+            elif count < len(gold):
+                self.lost.append(f"`{by}` labels {count} of the {len(gold)} answers with people's labels (`--gold`)")
+        self.scorers = [by for by in self.scorers if any(by in found for found in known)]
 
     def thinks(self, model: str) -> bool:
         """Tell whether most answers of a model hold the marks of reasoning, which nobody has taken out."""

@@ -17,6 +17,7 @@ from refusal_eval.features.recorded_logs.neutral_row import neutral_row
 from refusal_eval.features.recorded_logs.own_log import earlier_turns
 
 HEADER, START, SAMPLES = "header.json", "_journal/start.json", "samples/"
+VERSION = 2  # of the form of logs
 MOST_JSON = 500_000_000  # bytes of a log in one piece
 Samples = Generator[tuple[str, dict[str, Any]], None, None]  # each with its place
 A_LOG = re.compile(rb'^\s*\{.*"eval"\s*:\s*\{', re.DOTALL)
@@ -48,6 +49,12 @@ class InspectReader(LogReader):
 
 
 def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogContent:
+    version = header.get("version", VERSION)
+    if version != VERSION:
+        raise UserError(
+            f"{path} is a log of version {str(version)[:20]}, and version {VERSION} is read; let a current inspect_ai "
+            "write it again: inspect log convert"
+        )
     about = header.get("eval")
     if not isinstance(about, dict) or not isinstance(about.get("model"), str):
         raise UserError(f"{path}: its header names no model: it is no log of inspect")

@@ -1,5 +1,6 @@
 """Judge answers that exist: read, written as a study, run, and summed up in ten lines."""
 
+import os
 import re
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def command(
     if not re.fullmatch(SLUG, wanted):
         raise typer.BadParameter(f"`{wanted}`: lower-case letters, digits, `.`, `_` and `-`", param_hint="--name")
     folder = (into or Path(wanted)).absolute()
-    if folder.exists():
+    if os.path.lexists(folder):
         raise typer.BadParameter(f"{shown_path(folder)} is there already; choose another folder", param_hint="--into")
     catalogue = _catalogue()
     _refuse_unknown(judges, catalogue)
@@ -120,11 +121,8 @@ def _study(
     known = known_prompts(prompts, catalogue, CACHE, ROOT)
     taken = {"models": {"gold", *catalogue.written["models"]}, "splits": set(catalogue.written["splits"])}
     answers = put_together(read, systems, known, expect, taken)
-    if labelled and answers.scorers:
-        answers.lost.append(
-            f"labels of {', '.join(answers.scorers)} came with the answers; with `--gold` they are left out, as they "
-            "say nothing of the answers in it"
-        )
+    if labelled:
+        answers.leave_out_unmeasured(labelled)
     return JudgedStudy(
         name, answers, judges, labelled, [one.file.name for one in read], _known_line(prompts, known, expect)
     )

@@ -1,5 +1,6 @@
 """The folder of a study about answers that exist: written whole or not at all, checked as a run checks it."""
 
+import errno
 import json
 import os
 import shutil
@@ -40,9 +41,8 @@ class JudgedStudy:
 
     @property
     def scorers(self) -> dict[str, str]:
-        """The other tools' judges: their names as entries, and as the files call them. No gold can be asked of them."""
-        names = {f"theirs-{number}": by for number, by in enumerate(self.answers.scorers, 1)}
-        return {} if self.gold else names
+        """The other tools' judges: their names as entries, and as the files call them."""
+        return {f"theirs-{number}": by for number, by in enumerate(self.answers.scorers, 1)}
 
 
 def write_study(study: JudgedStudy, folder: Path) -> dict[str, Any]:
@@ -54,19 +54,22 @@ def write_study(study: JudgedStudy, folder: Path) -> dict[str, Any]:
     """
     if os.path.lexists(folder):
         raise UserError(f"{shown_path(folder)} is there already; choose another folder with `--into`")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     except OSError as error:
-        raise UserError(f"{folder.parent} cannot be written: {error.strerror}") from error
+        above = f" ({error.filename} is no folder)" if isinstance(error, FileExistsError | NotADirectoryError) else ""
+        raise UserError(f"{folder} cannot be written: {error.strerror}{above}") from error
     try:
         _write(study, temporary, f"{shown_path(folder)}/results")
         load_study(study_values(str(temporary / STUDY)), str(temporary / STUDY), str(ROOT), open_pins=True)
         temporary.chmod(0o755)
         os.rename(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    except OSError as error:
+        why = error.strerror or os.strerror(errno.ENOSPC)
+        raise UserError(f"{folder} cannot be written: {why}; nothing of it is left") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # of a study that was written it has another name
     return load_study(study_values(str(folder / STUDY)), str(folder / STUDY), str(ROOT), open_pins=True)
 
 

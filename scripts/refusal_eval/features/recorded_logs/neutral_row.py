@@ -113,6 +113,8 @@ class NeutralRow(NeutralPart):
             raise ValueError(f"it has `blocked`, but its `state` is `{self.state}`")
         if self.turn:
             before = sum(message.role == "user" for message in self.messages or ()) - 1
+            if self.messages is None:
+                raise ValueError("a later `turn` needs `messages`, with the earlier turns in them")
             if self.turn != before:
                 raise ValueError(f"its `turn` is {self.turn}, and `messages` has {before} of the user before the last")
             if self.prompt_id is None:
@@ -141,7 +143,7 @@ def neutral_row(values: dict[str, Any], place: str) -> dict[str, Any]:
         json.dumps(row, ensure_ascii=False).encode("utf-8")
         return row
     except ValidationError as error:
-        raise UserError(f"{place}: {_first_of(error)}") from error
+        raise UserError(f"{place}: {_first_of(error, values)}") from error
     except UnicodeEncodeError as error:
         raise UserError(f"{place}: holds half of a surrogate pair, which is no text; mend the text") from error
 
@@ -152,12 +154,12 @@ def _without_null(value: Any) -> Any:
     return [_without_null(item) for item in value] if isinstance(value, list) else value
 
 
-def _first_of(error: ValidationError) -> str:
+def _first_of(error: ValidationError, values: dict[str, Any]) -> str:
     """Say in one sentence what is wrong first."""
     wrong = error.errors(include_url=False)[0]
     field, said = ".".join(str(part) for part in wrong["loc"]), str(wrong["msg"]).removeprefix("Value error, ")
     if wrong["type"] == "missing":
-        return f"has no `{field}`"
+        return f"`{field}` is null or no text" if field in values else f"has no `{field}`"
     if wrong["type"] == "extra_forbidden":
         close = nearest_name(field, FIELDS)
         return f"has a field `{field[:80]}` that a neutral row does not have" + (

@@ -10,6 +10,7 @@ from refusal_eval.data.rows import kind_of
 
 OURS = "refusal_eval"
 WORDS = ("category", "severity", "code")
+TEXTS = ("reasoning", "reason")
 USAGE = ("input", "cached", "output")
 ABOUT = ("category", "cluster", "expectation")
 
@@ -55,9 +56,9 @@ def earlier_turns(metadata: Mapping[str, Any], last: Mapping[str, Any]) -> Itera
             if label in LABELS
         ]
         kept = {name: last[name] for name in ("prompt_id", "sample", *ABOUT) if name in last}
-        reasoning = turn.get("reasoning") if isinstance(turn.get("reasoning"), str) else None
+        said_too = {name: turn[name] for name in TEXTS if isinstance(turn.get(name), str)}
         text = "" if fields.get("state") == BLOCKED else messages[place + 1]["content"]
-        row = {"messages": messages[: place + 1], "turn": turn["turn"], "answer": text, "reasoning": reasoning}
+        row = {"messages": messages[: place + 1], "turn": turn["turn"], "answer": text, **said_too}
         yield kept | row | {"labels": said or None} | fields
 
 

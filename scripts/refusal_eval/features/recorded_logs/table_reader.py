@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import ENDINGS, kind_of, read_rows, value_text
-from refusal_eval.features.recorded_logs.bounded_files import objects_of, refuse_large
+from refusal_eval.features.recorded_logs.bounded_files import head_of, objects_of, refuse_foreign, refuse_large
 from refusal_eval.features.recorded_logs.columns import refuse_unknown, value_at
 from refusal_eval.features.recorded_logs.label_words import WORDS, label_of
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
@@ -75,7 +75,18 @@ def _values(path: Path) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         yield from ((number, "line", row) for number, row in objects_of(path))
     else:
         refuse_large(path)
-        yield from ((number, "row", row) for number, row in enumerate(read_rows(path), 1))
+        if path.suffix.lower() != ".parquet":
+            refuse_foreign(path, head_of(path))
+        try:
+            rows = read_rows(path)
+        except UserError as error:  # the encoding of a split can be named, and that of a table of answers cannot
+            raise UserError(str(error).removesuffix(", or name its `encoding`")) from error
+        for number, row in enumerate(rows, 1):
+            if path.suffix.lower() == ".csv" and any("\0" in str(cell) for cell in row.values()):
+                raise UserError(
+                    f"{path}, row {number}: holds a NUL character, which no text has; save it again as UTF-8"
+                )
+            yield number, "row", row
 
 
 def _named(row: Mapping[str, Any], columns: Names, place: str) -> dict[str, Sequence[str]]:
