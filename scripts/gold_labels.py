@@ -20,7 +20,8 @@ def main(
     """
     labelled: dict[Same, list[tuple[Sequence[str], Mapping[str, object]]]] = {}
     for paths, own in zip(cells, names, strict=True):
-        for same, found in labelled_answers(*map(read_jsonl, paths), own).items():
+        prompts, answered, verdicts = map(read_jsonl, paths)
+        for same, found in labelled_answers(prompts, answered, verdicts, own).items():
             labelled.setdefault(same, []).extend(found)
     name, rows, answers = gold
     write_verdicts(output, verdicts_on_gold(read_jsonl(rows), read_jsonl(answers), labelled, name))

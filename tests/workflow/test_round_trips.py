@@ -24,7 +24,7 @@ Place = tuple[Any, ...]
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a finished study, with its exports in folders of their own."""
     project = hosted(tmp_path_factory.mktemp("round") / "project")
-    project.study(models=MODELS, splits=["one", "talks"], judges=[JUDGE, "words"])
+    project.study(models=MODELS, splits=["one", "talks"], judges=[JUDGE, "words"], failure_limit=0.2)
     project.snakemake("--until", "results_table")
     for form in FORMS:
         order = ("export", "study.yaml", "--as", form, "--level", "answers", "--output", f"../{form}")

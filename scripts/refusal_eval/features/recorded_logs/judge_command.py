@@ -196,7 +196,8 @@ def _refuse_unknown(judges: Sequence[str], catalogue: Catalogue) -> None:
 def _columns(said: Names, option: str) -> dict[str, list[str]]:
     """Return which columns hold what: `prompt=question,answer=gpt,answer=qwen`."""
     found: dict[str, list[str]] = {}
-    for part in (part for text in said or () for part in text.split(",")):
+    # The name of a column may hold a comma: only one before another FIELD= separates.
+    for part in (part for text in said or () for part in re.split(r",(?=\s*\w+=)", text)):
         field, equals, column = part.partition("=")
         if not (equals and field.strip() and column.strip()):
             raise typer.BadParameter(f"`{part}` is not FIELD=COLUMN, such as prompt=question", param_hint=option)

@@ -45,8 +45,8 @@ def earlier_turns(metadata: Mapping[str, Any], last: Mapping[str, Any]) -> Itera
         if message["role"] == "user":
             users[len(users)] = place
     for turn in turns if isinstance(turns, list) and last.get("turn") else ():
-        place = users.get(turn.get("turn")) if isinstance(turn, Mapping) else None
-        if place is None or place + 1 >= len(messages):
+        place = users.get(turn.get("turn", -1), -1) if isinstance(turn, Mapping) else -1
+        if not 0 <= place < len(messages) - 1:
             continue
         fields, labels = _answer(turn), turn.get("labels")
         shares = turn["p_refusal"] if isinstance(turn.get("p_refusal"), Mapping) else {}
