@@ -69,11 +69,14 @@ class AnswerSet:
         """Whether any answer has a log-probability."""
         return any("answer_logprob" in row for rows in self.models.values() for row in rows)
 
-    def leave_out_unmeasured(self, gold: Sequence[Mapping[str, Any]]) -> None:
-        """Leave out the scorers that labelled none of the answers in gold, and say of others how many they did.
+    def leave_out_unmeasured(self, gold: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Leave out the scorers that labelled none of the answers in gold, and note of others how many they did.
 
         Args:
             gold: its rows, with `messages` and `answer`.
+
+        Returns:
+            What to say of those that are left out.
         """
         labelled: dict[Any, set[str]] = {}
         for row in (row for rows in self.models.values() for row in rows if row["split"] not in self.dialogues):
@@ -81,15 +84,18 @@ class AnswerSet:
             said = {label["by"] for label in row.get("labels", ()) if "label" in label}
             labelled.setdefault(same_answer(messages_of(row), text), set()).update(said)
         known = [labelled.get(same_answer(row["messages"], row["answer"]), set()) for row in gold]
-        for by in self.scorers:
+        out = []
+        for by in list(self.scorers):
             if not (count := sum(by in found for found in known)):
-                self.lost.append(
+                self.scorers.remove(by)
+                out.append(
                     f"labels of `{by}` are left out: none of the {len(gold)} answers with people's labels (`--gold`) "
                     "is one that they are about"
                 )
             elif count < len(gold):
                 self.lost.append(f"`{by}` labels {count} of the {len(gold)} answers with people's labels (`--gold`)")
-        self.scorers = [by for by in self.scorers if any(by in found for found in known)]
+        self.lost += out
+        return out
 
     def thinks(self, model: str) -> bool:
         """Tell whether most answers of a model hold the marks of reasoning, which nobody has taken out."""
