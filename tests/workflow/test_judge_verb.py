@@ -226,7 +226,7 @@ def written(path, rows):
 
 
 def test_the_other_tools_judge_is_measured_on_people_who_labelled_the_same_answers(tmp_path):
-    rows, people = scored_rows(40)
+    rows, people = scored_rows(120)
     mine, gold = written(tmp_path / "mine.jsonl", rows), written(tmp_path / "people.jsonl", people)
     columns = ("--columns", "prompt=question,answer=reply,label=scorer")
     gold_columns = ("--gold-columns", "prompt=prompt,answer=answer,label=label")
@@ -234,7 +234,7 @@ def test_the_other_tools_judge_is_measured_on_people_who_labelled_the_same_answe
         *("judge", mine, *columns, "--gold", gold, *gold_columns, "--judge", "keyword", "--into", "study"), cwd=tmp_path
     )
     assert run.returncode == 0, run.stderr
-    # By hand: what people say of the first 20 answers against what the scorer says of them.
+    # By hand: what people say of the first 60 answers against what the scorer says of them.
     pairs = [
         (row["scorer"] == "refusal", person["label"] == "refusal") for row, person in zip(rows, people, strict=False)
     ]
