@@ -76,7 +76,10 @@ DAMAGED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "lists.parquet": (lambda: parquet(prompt=["a"], answer=[["x", "y"]]), "row 1: `answer` is ['x', 'y']"),
     "numbers.parquet": (lambda: parquet(prompt=[1], answer=["x"]), "row 1: `prompt` is 1"),
-    "bytes.parquet": (lambda: parquet(prompt=["a"], answer=[b"\xff"]), "row 1: `answer` is null or no text"),
+    "bytes.parquet": (
+        lambda: parquet(prompt=["a"], answer=[b"\xff"]),
+        "has no `answer`: it is null, or no text",
+    ),
     "fake.parquet": (lambda: b"PAR1 nothing PAR1", "is not a valid Parquet file"),
     "utf16.csv": (lambda: CSV.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
     "utf16.jsonl": (lambda: lines({}).decode().encode("utf-16"), "is UTF-16 text; save it as UTF-8"),

@@ -12,10 +12,10 @@ from refusal_eval.config.log_reader import LogRow, messages_of
 from refusal_eval.core.errors import UserError
 
 Script = list[dict[str, str]]
-Place = tuple[Any, ...]
+DialoguePlace = tuple[Any, ...]
 
 
-class Asked(NamedTuple):
+class AnsweredPrompt(NamedTuple):
     """What a row answers.
 
     Attributes:
@@ -29,13 +29,13 @@ class Asked(NamedTuple):
     turn: int
 
 
-def asked_by(rows: Sequence[LogRow]) -> list[Asked]:
+def asked_by(rows: Sequence[LogRow]) -> list[AnsweredPrompt]:
     """Return what each row answers.
 
     Raises:
         UserError: if turns of one dialogue do not fit each other.
     """
-    found = [Asked(messages_of(row), row.get("sample"), 0) for row in rows]
+    found = [AnsweredPrompt(messages_of(row), row.get("sample"), 0) for row in rows]
     for members in _dialogues(rows).values():
         turns = _asked_in_turns([rows[number] for number in members])
         for number, asked in zip(members, turns, strict=True):
@@ -67,18 +67,18 @@ def dialogue_of(rows: Sequence[LogRow]) -> dict[str, str] | None:
     return {"mode": "cumulative", "scored": "all" if True in earlier else "last"}
 
 
-def _dialogues(rows: Sequence[LogRow]) -> dict[Place, list[int]]:
+def _dialogues(rows: Sequence[LogRow]) -> dict[DialoguePlace, list[int]]:
     """The numbers of the rows of each dialogue."""
     places = [(row.get("model"), row.get("split"), row.get("prompt_id")) for row in rows]
     several = {place for place, row in zip(places, rows, strict=True) if row.get("turn")}
-    found: dict[Place, list[int]] = {}
+    found: dict[DialoguePlace, list[int]] = {}
     for number, place in enumerate(places):
         if place in several:
             found.setdefault(place, []).append(number)
     return found
 
 
-def _asked_in_turns(rows: Sequence[LogRow]) -> list[Asked]:
+def _asked_in_turns(rows: Sequence[LogRow]) -> list[AnsweredPrompt]:
     """What the rows of one dialogue answer, of all its samples."""
     asked = [messages_of(row) for row in rows]
     turns = [sum(message["role"] == "user" for message in messages) - 1 for messages in asked]
@@ -100,7 +100,7 @@ def _asked_in_turns(rows: Sequence[LogRow]) -> list[Asked]:
         samples.append(row.get("sample", counts[turn]))
         counts[turn] += 1
     _check_history(rows, asked, list(zip(samples, turns, strict=True)))
-    return [Asked(bare[longest], sample, turn) for sample, turn in zip(samples, turns, strict=True)]
+    return [AnsweredPrompt(bare[longest], sample, turn) for sample, turn in zip(samples, turns, strict=True)]
 
 
 def _without_replies(messages: Iterable[Mapping[str, str]], turns: set[int]) -> Script:

@@ -29,7 +29,7 @@ from refusal_eval.judges.verdict_files import readable, verdict_row
 from refusal_eval.study.dialogues import asked_turns, scored_turns
 
 Given = Mapping[str, Any]  # neutral rows, prompts and answers
-Samples = dict[int, dict[int, Given]]  # answers to a prompt, by sample and turn
+SampledTurns = dict[int, dict[int, Given]]  # answers to a prompt, by sample and turn
 SAID = ("declared", "marks", "usage")  # fields of a row that an answer has, where there is anything
 DIGITS = 9  # of logarithms: the last ones depend on the machine
 
@@ -38,7 +38,7 @@ class GivenPrompt(NamedTuple):
     """A prompt of a file, and the answers to it."""
 
     messages: Script
-    samples: Samples
+    samples: SampledTurns
 
 
 class LoggedCell(NamedTuple):
@@ -192,12 +192,12 @@ def _by_turn(prompt: Given, own: Mapping[int, Given]) -> Mapping[int, Given]:
     return dict.fromkeys(asked, *own.values()) if len(asked) == len(own) == 1 else own
 
 
-def _from_zero(own: Samples, samples: int) -> Samples:
+def _from_zero(own: SampledTurns, samples: int) -> SampledTurns:
     """Return the answers to a prompt by sample; numbers that do not begin at 0 are replaced by their order."""
     return dict(enumerate(own[number] for number in sorted(own))) if max(own, default=0) >= samples else own
 
 
-def _matched(given: Mapping[str, GivenPrompt], prompts: Sequence[Given]) -> dict[str, Samples]:
+def _matched(given: Mapping[str, GivenPrompt], prompts: Sequence[Given]) -> dict[str, SampledTurns]:
     """Return the answers by the prompts of a split: by the same messages, or else by those that differ in white space
     around their texts.
     """
@@ -252,7 +252,7 @@ def _said(row: Given) -> dict[str, Any]:
 
 def _notes(
     prompts: Sequence[Given],
-    given: Mapping[str, Samples],
+    given: Mapping[str, SampledTurns],
     samples: int,
     rows: Sequence[Given],
 ) -> list[str]:

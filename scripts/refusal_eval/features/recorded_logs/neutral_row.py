@@ -159,7 +159,7 @@ def _first_of(error: ValidationError, values: dict[str, Any]) -> str:
     wrong = error.errors(include_url=False)[0]
     field, said = ".".join(str(part) for part in wrong["loc"]), str(wrong["msg"]).removeprefix("Value error, ")
     if wrong["type"] == "missing":
-        return f"`{field}` is null or no text" if field in values else f"has no `{field}`"
+        return f"has no `{field}`" + (": it is null, or no text" if field in values else "")
     if wrong["type"] == "extra_forbidden":
         close = nearest_name(field, FIELDS)
         return f"has a field `{field[:80]}` that a neutral row does not have" + (
