@@ -15,7 +15,7 @@ from refusal_eval.features.recorded_logs.inspect_fields import (
     mean_logprob,
     usage_of,
 )
-from refusal_eval.features.recorded_logs.own_log import own_fields
+from refusal_eval.features.recorded_logs.own_log import NO_REASON, own_fields
 
 ROLES = ("system", "user", "assistant")
 ATTACHED, MOST_REASON = "attachment://", 300  # characters of why there is no answer
@@ -70,6 +70,7 @@ def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
         said = error.get("message") if isinstance(error, dict) else error
         reason = str(said or "the log has no output").strip().partition("\n")[0][:MOST_REASON]
         turn = {"turn": own["turn"]} if "turn" in own else {}
+        reason = None if own and reason == NO_REASON else reason
         return row | {"state": FAILED, "reason": reason, "answer": "", "reasoning": None, "labels": None} | turn
     if message.get("tool_calls"):
         counts["calls of tools are not read"] += 1

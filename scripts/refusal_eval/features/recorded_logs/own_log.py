@@ -9,6 +9,7 @@ from refusal_eval.core.states import ANSWER_STATES, BLOCK_STAGES, BLOCKED, BLOCK
 from refusal_eval.data.rows import kind_of
 
 OURS = "refusal_eval"
+NO_REASON = "the request failed"  # what an export writes as the error of a sample without a reason
 WORDS = ("category", "severity", "code")
 TEXTS = ("reasoning", "reason")
 USAGE = ("input", "cached", "output")
