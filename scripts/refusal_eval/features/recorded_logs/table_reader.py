@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.hints import nearest
+from refusal_eval.core.hints import nearest_name
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import ENDINGS, kind_of, read_rows, value_text
@@ -99,14 +99,16 @@ def _named(row: Mapping[str, Any], columns: Names, place: str) -> dict[str, Sequ
     for field, names in columns.items():
         missing = [name for name in names if value_at(row, name) is None and name not in row]
         if missing:
-            raise UserError(f"{place}: has no column `{missing[0]}` for `{field}`{nearest(missing[0], row)}")
+            close = nearest_name(missing[0], row)
+            hint = f"; did you mean `{close}`?" if close else ""
+            raise UserError(f"{place}: has no column `{missing[0]}` for `{field}`{hint} (it has: {', '.join(row)})")
     if "messages" in found and "prompt" not in columns:
         found.pop("prompt", None)
     lacking = "answer" if "answer" not in found else None if {"prompt", "messages"} & found.keys() else "prompt"
     if lacking:
         wanted = {"answer": "answers; name it: `--columns answer=COLUMN`, or one for each model"}
         said = wanted.get(lacking, "prompts; name it: `--columns prompt=COLUMN`")
-        raise UserError(f"{place}: has no column with the {said} (it has: {', '.join(f'`{name}`' for name in row)})")
+        raise UserError(f"{place}: has no column with the {said} (it has: {', '.join(row)})")
     return found
 
 
