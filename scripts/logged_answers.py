@@ -1,6 +1,6 @@
 """Read one cell's answers out of a log of another tool, a table or neutral rows: no engine is asked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import as_planned, read_jsonl
@@ -8,10 +8,10 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.recorded.cell_files import refuse_other_marks, write_cell
 from refusal_eval.recorded.likelihoods import Probabilities, likelihood_row
 from refusal_eval.recorded.log_answers import cell_answers
-from refusal_eval.recorded.log_reading import cell_rows
+from refusal_eval.recorded.log_reading import cell_rows, shown_files
 
 
-def main(prompts_path: str, file: str, reading: Mapping[str, Any], output: str, published: str) -> None:
+def main(prompts_path: str, paths: Sequence[str], reading: Mapping[str, Any], output: str, published: str) -> None:
     """Write the cell's answers, and what is known of their probabilities.
 
     Args:
@@ -24,7 +24,7 @@ def main(prompts_path: str, file: str, reading: Mapping[str, Any], output: str, 
         UserError: for a file that does not fit, and if most answers hold marks of reasoning that the entry lacks.
     """
     marks, prompts = reading["reasoning"], list(read_jsonl(prompts_path))
-    rows = cell_rows(file, reading["named"], reading["split"], reading["others"])
+    file, rows = shown_files(paths), cell_rows(paths, reading["named"], reading["split"], reading["others"])
     answers, notes = cell_answers(rows, prompts, reading["samples"], marks, file)
     for note in notes:
         LOG.warning("%s: %s", file, note)
@@ -37,5 +37,5 @@ def main(prompts_path: str, file: str, reading: Mapping[str, Any], output: str, 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, reading = snakemake.input, snakemake.params.reading
-    with as_planned([files.recorded], [reading["sha256"]]):
-        main(files.prompts, files.recorded, reading, snakemake.output.answers, snakemake.output.published)
+    with as_planned(files.recorded, reading["sha256"]):
+        main(files.prompts, list(files.recorded), reading, snakemake.output.answers, snakemake.output.published)

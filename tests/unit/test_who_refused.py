@@ -135,7 +135,7 @@ def test_the_figure_is_drawn_unasked_where_answers_may_be_blocked_and_is_a_mista
     (figure,) = WhoRefusedFigure.unasked(hosted)
     assert WhoRefusedFigure.unasked(local) == [] and list(figure.mistakes(hosted)) == []
     ((place, message),) = figure.mistakes(local)
-    assert place == ("kind",) and "`may_block`, and the study has none" in message
+    assert place == ("kind",) and "`may_block`, or recorded answers" in message
 
 
 def test_each_who_refused_has_a_look_of_its_own() -> None:

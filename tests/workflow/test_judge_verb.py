@@ -200,6 +200,72 @@ def test_peoples_labels_measure_the_judges_and_the_catalogue_knows_its_prompts(t
     assert [row["category"] for row in prompts] == [row["category"] for row in split[:24]]
 
 
+def scored_rows(count):
+    """Return answers with the labels of a scorer, which is wrong about some, and people's labels of the first ones."""
+    rows, people = [], []
+    for n in range(count):
+        refuses, scorer_says = n % 3 == 0, n % 3 == 0 or n % 5 == 0
+        text = f"I can't help with that, no. {n}" if refuses else f"Sure. Here is how. {n}"
+        row = {
+            "question": f"Question {n}?",
+            "reply": text,
+            "model": "mine",
+            "scorer": "refusal" if scorer_says else "comply",
+        }
+        rows.append(row)
+        if n < count // 2:
+            people.append(
+                {"prompt": row["question"], "answer": text + "\n", "label": "refusal" if refuses else "compliance"}
+            )
+    return rows, people
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path.name
+
+
+def test_the_other_tools_judge_is_measured_on_people_who_labelled_the_same_answers(tmp_path):
+    rows, people = scored_rows(120)
+    mine, gold = written(tmp_path / "mine.jsonl", rows), written(tmp_path / "people.jsonl", people)
+    columns = ("--columns", "prompt=question,answer=reply,label=scorer")
+    gold_columns = ("--gold-columns", "prompt=prompt,answer=answer,label=label")
+    run = in_process(
+        *("judge", mine, *columns, "--gold", gold, *gold_columns, "--judge", "keyword", "--into", "study"), cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr
+    # By hand: what people say of the first 60 answers against what the scorer says of them.
+    pairs = [
+        (row["scorer"] == "refusal", person["label"] == "refusal") for row, person in zip(rows, people, strict=False)
+    ]
+    agree = sum(a == b for a, b in pairs) / len(pairs)
+    shares = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
+    chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
+    kappa = (agree - chance) / (1 - chance)
+    results = pd.read_csv(tmp_path / "study/results/mine/results_table/results.csv")
+    own = results[
+        (results["estimand"] == "judge_kappa") & (results["judge"] == "theirs-1") & results["category"].isna()
+    ]
+    assert own[own["reading"] == "broad"]["value"].tolist() == pytest.approx([kappa], abs=1e-9) and 0 < kappa < 1
+    assert f"scorer (theirs) kappa {kappa:.2f}, sensitivity 1.00" in " ".join(run.stdout.split())
+    assert "scorer (theirs)" in (tmp_path / "study/results/mine/tables/judges.md").read_text()
+
+
+def test_a_judge_whose_labels_are_about_other_answers_is_left_out_and_said_to_be(tmp_path):
+    rows, people = scored_rows(12)
+    others = [{**one, "answer": f"Another text {n}."} for n, one in enumerate(people)]
+    mine, gold = written(tmp_path / "mine.jsonl", rows), written(tmp_path / "people.jsonl", others)
+    run = in_process(
+        *("judge", mine, "--columns", "prompt=question,answer=reply,label=scorer", "--gold", gold),
+        *("--gold-columns", "prompt=prompt,answer=answer,label=label", "--no-run", "--into", "study"),
+        cwd=tmp_path,
+    )
+    assert run.returncode == 0, run.stderr
+    said = " ".join(run.stdout.split())
+    assert "labels of `scorer` are left out: none of the 6 answers with people's labels (`--gold`) is one" in said
+    assert "theirs" not in (tmp_path / "study" / "study.yaml").read_text()
+
+
 def test_ten_lines_say_it_however_much_there_is(tmp_path):
     """Six models on prompts of two kinds, of which one never answers; and files that lose much."""
     rows = [

@@ -1,7 +1,6 @@
 """A study of models that another party serves and may block: two refusal rates everywhere, and who refused."""
 
 import csv
-import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,48 +9,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from blocking_study import MODELS, PLUGIN, hosted
 from program import in_process
-from project import Project, change_yaml, copy_of, make_project
+from project import Project, copy_of
 from recomputed import recompute
 
 from refusal_eval.core.files import read_jsonl
 
-PLUGIN = Path(__file__).parents[1] / "plugins" / "blocking_engine.py"
 pytestmark = pytest.mark.feature("rates", "who_refused", "comparisons", "tradeoff")
-MODELS = {"strict": {}, "tame": {"tame": True}}
-TALKS = {
-    "source": {"kind": "file", "path": "talks.jsonl"},
-    "columns": {"turns": ["first", "second", "third"]},
-    "dialogue": {"mode": "cumulative"},
-    "expectation": "refuse",
-}
-
-
-def hosted(folder: Path, plugin: Path = PLUGIN) -> Project:
-    """Write a study of two models behind an engine of a plug-in, on two splits and one of dialogues."""
-    project = make_project(folder)
-    added: dict[str, Any] = {
-        "engines": {name: {"kind": "blocking", "served": name, **fields} for name, fields in MODELS.items()},
-        "models": {name: {"engine": name, "sampling": {"max_tokens": 300}} for name in MODELS},
-    }
-    change_yaml(folder / "catalogue.yaml", lambda data: data | {key: data[key] | added[key] for key in added})
-    categories = {"columns": {"prompt": "prompt", "category": "topic"}}
-    project.catalogue("datasets", "own")
-    change_yaml(folder / "catalogue.yaml", lambda data: _with_splits(data, categories))
-    for split in ("one", "two"):
-        rows = [{"prompt": f"{split}: question {i}?", "topic": "ab"[i % 2]} for i in range(20)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    talks = [{name: f"{name} {i}" for name in ("first", "second", "third")} for i in range(12)]
-    (folder / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in talks))
-    splits = ["one", "two", "talks"]
-    project.study(models=list(MODELS), splits=splits, judges=["words"], gold=[], plugins=[str(plugin)])
-    return project
-
-
-def _with_splits(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    splits = data["datasets"]["own"]["splits"]
-    splits |= {"one": splits["one"] | more, "two": splits["two"] | more, "talks": TALKS}
-    return data
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ rule logged_answers:
     """Read one cell's answers out of a log, a table or neutral rows."""
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
-        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+        recorded=lambda wildcards: generation.logged_files(study, wildcards.model),
     output:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
@@ -93,7 +93,7 @@ rule logged_verdicts:
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        recorded=lambda wildcards: study.models[wildcards.model].recorded_file.file,
+        recorded=lambda wildcards: generation.logged_files(study, wildcards.model),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -114,3 +114,35 @@ rule logged_verdicts:
         "Reading recorded verdicts on {wildcards.model}, {wildcards.split}"
     script:
         "../../scripts/logged_verdicts.py"
+
+
+rule gold_labels:
+    """Find the labels that came with answers for the same answers in gold."""
+    input:
+        gold=f"{RESULTS}/gold/{{split}}.jsonl",
+        gold_answers=f"{RESULTS}/answers/{GOLD}/{{split}}.jsonl",
+        prompts=[f"{RESULTS}/prompts/{split}.jsonl" for _, split in generation.labelled_cells(study)],
+        answers=[f"{RESULTS}/answers/{model}/{split}.jsonl" for model, split in generation.labelled_cells(study)],
+        verdicts=[
+            f"{RESULTS}/verdicts/{{judge}}/{model}/{split}.jsonl" for model, split in generation.labelled_cells(study)
+        ],
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{GOLD}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{GOLD}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(study.judges_by("recorded")),
+        split=any_of(GOLD_SETS),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        names=[generation.names_of_answering(study, model) for model, _ in generation.labelled_cells(study)],
+        code=code_version(ROOT / "scripts" / "gold_labels.py"),
+    message:
+        "Finding the labels of {wildcards.judge} for answers of {wildcards.split}"
+    script:
+        "../../scripts/gold_labels.py"

@@ -93,7 +93,8 @@ class CheckedStudy:
                 "may_block" in engine.able()
                 for model in self.models.values()
                 if model.asks_engine and (engine := self.engine_of(model)) is not None
-            ),
+            )
+            or any(model.blocks_in_file for model in self.models.values()),
             has_c=any(
                 not model.asks_engine
                 or (engine := self.engine_of(model)) is None

@@ -121,6 +121,8 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
         else:
             yield f"there is no folder {path}"
     elif os.path.isdir(path):
+        if mark.what == "file or folder":
+            return
         yield f"{path} is a folder, not a {mark.what}"
     elif os.path.exists(path) and not os.path.isfile(path):
         yield f"{path} is no regular file but a pipe, a socket or a device; name a file that can be read again"

@@ -20,7 +20,7 @@ from refusal_eval.config.shapes import (
     ClustersPath,
     Day,
     Entry,
-    FilePath,
+    FileOrFolder,
     Number,
     Slug,
     Template,
@@ -122,8 +122,9 @@ class Reasoning(Entry):
 class RecordedFile(Entry):
     """A file with answers that were drawn elsewhere: a log of another tool, a table, neutral rows."""
 
-    file: FilePath = Field(
-        description="The file (docs/how-to/judge_answers.md), relative to the YAML file that names it."
+    file: FileOrFolder = Field(
+        description="The file (docs/how-to/judge_answers.md), relative to the YAML file that names it; or a folder, "
+        "such as an export, in which all files of answers are read."
     )
     model: Text | None = Field(
         None, description="Whose answers of the file these are, as it calls the model. Not needed if it has one model."
@@ -133,6 +134,11 @@ class RecordedFile(Entry):
     )
     columns: dict[Slug, Text | list[Text]] = Field(
         {}, description="Which columns of a table hold what, such as `{prompt: question, answer: reply}`."
+    )
+    may_block: bool | None = Field(
+        None,
+        description="Whether some of the answers were blocked: the study then has both refusal rates, and who refused "
+        "(docs/reference/who_refused.md). Default: found by reading the file, each time that the study is planned.",
     )
 
     @property
@@ -208,6 +214,11 @@ class Model(Entry):
     def recorded_file(self) -> RecordedFile | None:
         """The file that its answers are in, where they are in one."""
         return self.recorded if isinstance(self.recorded, RecordedFile) else None
+
+    @property
+    def blocks_in_file(self) -> bool:
+        """Whether answers in its file were blocked."""
+        return self.recorded_file is not None and bool(self.recorded_file.may_block)
 
     @property
     def asks_engine(self) -> bool:

@@ -21,6 +21,7 @@ from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
+from refusal_eval.config.recorded_blocks import find_blocks
 from refusal_eval.config.recorded_splits import with_splits_of_files
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
@@ -90,6 +91,7 @@ def load_study(
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
     catalogue = Catalogue([*shipped, *there], len(shipped), problems, there == own and not isinstance(named, str))
     written = with_splits_of_files(written, catalogue, problems)
+    find_blocks(written, catalogue)
     settings: Study | None = validated(Study, written, problems)
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.

@@ -84,7 +84,7 @@ class OnDisk:
     Paths are relative to the YAML file that names them; an `output` is relative to where snakemake runs.
     """
 
-    what: Literal["file", "model folder", "folder", "answers folder", "program", "output"]
+    what: Literal["file", "file or folder", "model folder", "folder", "answers folder", "program", "output"]
     words: tuple[str, ...] = ()
     template: bool = False  # whether the file is a chat template
     # yields what is wrong with a folder, from its path and the names of its files
@@ -111,6 +111,7 @@ NumberedFile = Annotated[str, StringConstraints(pattern=NUMBERED_FILE), INNER]
 GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF), INNER]
 ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
+FileOrFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("file or folder")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=wrong_with_model_folder)]

@@ -254,7 +254,7 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
         if model.recorded_file is not None:
-            yield from ((("models", name, "recorded", *path), text) for path, text in _of_file(model, study))
+            yield from ((("models", name, "recorded", *path), text) for path, text in _of_file(model))
         elif isinstance(model.recorded, str) and model.recorded not in ROW_READERS.names():
             for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
@@ -276,8 +276,6 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
                     f"reads labels out of files of answers, and model `{asked[0]}` has none (`recorded: {{file: ...}}`)"
                 )
             yield here, message
-        if study.names("gold"):
-            yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
 
 
 def _of_entry(model: Model) -> Iterator[Mistake]:
@@ -291,15 +289,12 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
         yield (change.name,), "recorded answers are read and not drawn; leave it out"
 
 
-def _of_file(model: Model, study: CheckedStudy) -> Iterator[Mistake]:
+def _of_file(model: Model) -> Iterator[Mistake]:
     """Ask for what a file of answers has no place for; what is in it is found out when it is read."""
     if not LOG_READERS.names():
         yield (), "there is no reader of such files in this copy of refusal-eval; leave it out"
     if model.prefill is not None:
         yield (), "`prefill` begins replies that are drawn, and answers of a file are read; leave it out"
-    for name, split in study.splits.items():
-        if split.dialogue is not None:
-            yield (), f"a file of answers has one answer to each prompt, but split `{name}` asks several turns"
 
 
 def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Iterator[str]:

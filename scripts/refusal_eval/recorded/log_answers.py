@@ -1,16 +1,17 @@
 """From the rows of a file of answers to answers and verdicts of one cell, as the workflow has them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
 from refusal_eval.ask.reasoning import guess_opened, parted_text
-from refusal_eval.config.log_reader import messages_of
+from refusal_eval.config.log_dialogues import Script, asked_by, place_of_row
+from refusal_eval.core.answer_ends import ENDS, state_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     BLOCKED,
-    COMPLETE,
+    EARLIER_TURN,
     EMPTY,
     FAILED,
     JUDGED,
@@ -25,17 +26,19 @@ from refusal_eval.core.texts import is_blank
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.verdict_files import readable, verdict_row
+from refusal_eval.study.dialogues import asked_turns, scored_turns
 
 Given = Mapping[str, Any]  # neutral rows, prompts and answers
+SampledTurns = dict[int, dict[int, Given]]  # answers to a prompt, by sample and turn
+SAID = ("declared", "marks", "usage")  # fields of a row that an answer has, where there is anything
 DIGITS = 9  # of logarithms: the last ones depend on the machine
-# How answers end, in the words of servers and tools; case does not matter.
-ENDS = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete", "completed"), COMPLETE),
-    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), COMPLETE),
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), TRUNCATED),
-    **dict.fromkeys(("content_filter", "refusal", "safety", "blocked", "guardrail_intervened"), BLOCKED),
-    **dict.fromkeys(("error", "failed", "cancelled"), FAILED),
-}
+
+
+class GivenPrompt(NamedTuple):
+    """A prompt of a file, and the answers to it."""
+
+    messages: Script
+    samples: SampledTurns
 
 
 class LoggedCell(NamedTuple):
@@ -43,12 +46,6 @@ class LoggedCell(NamedTuple):
 
     answers: list[dict[str, Any]]
     notes: list[str]
-
-
-def state_of(row: Given) -> str:
-    """Return the state that a row says, by its `state`, its block or its finish reason; complete where it says none."""
-    said = BLOCKED if row.get("blocked") else ENDS.get(str(row.get("finish_reason", "stop")).lower(), COMPLETE)
-    return str(row.get("state") or said)
 
 
 def unknown_ends(rows: Iterable[Given]) -> Counter[str]:
@@ -76,26 +73,28 @@ def rows_of_model(rows: Sequence[Given], model: str | None, file: str) -> list[G
     return [row for row in rows if model is None or row.get("model") == model]
 
 
-def by_prompt(rows: Iterable[Given], file: str) -> dict[str, dict[int, Given]]:
-    """Return the answers of one model to each prompt, by the id of its messages and by sample.
+def by_prompt(rows: Sequence[Given], file: str) -> dict[str, GivenPrompt]:
+    """Return the answers of one model to each prompt, by the id of its messages.
 
     A row without `sample` is the next one to its prompt. Of prompts that a file has under several names the rows of
     the first name count.
 
     Raises:
-        UserError: if a prompt has two answers with one number.
+        UserError: if a prompt has two answers with one number, or turns of a dialogue do not fit each other.
     """
-    found: dict[str, dict[int, Given]] = {}
+    found: dict[str, GivenPrompt] = {}
     names: dict[str, str | None] = {}
-    for row in rows:
-        prompt = content_id(messages_of(row))
+    for row, asked in zip(rows, asked_by([dict(row) for row in rows]), strict=True):
+        prompt = content_id(asked.prompt)
         if names.setdefault(prompt, row.get("prompt_id")) != row.get("prompt_id"):
             continue
-        own = found.setdefault(prompt, {})
-        sample = row.get("sample", len(own))
-        if sample in own:
-            raise UserError(f"{_place(row, file)}: answer {sample} to its prompt is in {_place(own[sample], file)} too")
-        own[sample] = row
+        own = found.setdefault(prompt, GivenPrompt(asked.prompt, {})).samples
+        sample = len(own) if asked.sample is None else asked.sample
+        turns = own.setdefault(sample, {})
+        if asked.turn in turns:
+            first = place_of_row(turns[asked.turn], file)
+            raise UserError(f"{place_of_row(row, file)}: answer {sample} to its prompt is in {first} too")
+        turns[asked.turn] = row
     return found
 
 
@@ -121,8 +120,8 @@ def cell_answers(
     given = _matched(by_prompt(rows, file), prompts)
     if rows and not given:
         raise UserError(f"{file}: none of its prompts is one of the {len(prompts)} of this split")
-    texts = [row["answer"] for own in given.values() for row in own.values() if "reasoning" not in row]
-    opened = marks is not None and guess_opened(texts, marks)
+    every = [row for own in given.values() for turns in own.values() for row in turns.values()]
+    opened = marks is not None and guess_opened([row["answer"] for row in every if "reasoning" not in row], marks)
     answers = []
     for prompt in prompts:
         own = given.get(prompt["id"], {})
@@ -130,9 +129,9 @@ def cell_answers(
             raise UserError(f"{file} has {len(own)} answers to a prompt; `samples` of the study is {samples}")
         numbered = _from_zero(own, samples)
         for sample in range(samples):
-            fields = _fields(numbered[sample], marks, opened) if sample in numbered else blank(FAILED)
-            place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
-            answers.append({**place, "key": None, "serving": None, **fields})
+            for turn, fields in _turns(prompt, numbered.get(sample, {}), marks, opened):
+                place = {"prompt_id": prompt["id"], "sample": sample, "turn": turn}
+                answers.append({**place, "key": None, "serving": None, **fields})
     return LoggedCell(answers, _notes(prompts, given, samples, rows))
 
 
@@ -142,39 +141,74 @@ def cell_verdicts(
     answers: Sequence[Given],
     by: str,
     file: str,
+    scored: str = "all",
 ) -> list[dict[str, Any]]:
-    """Return the verdicts of somebody (`by`) that came with the answers of one model, for those that can be read."""
+    """Return the verdicts of somebody (`by`) that came with the answers of one model, for those that can be read.
+
+    Args:
+        scored: which turns of dialogues count.
+    """
     samples = 1 + max((answer["sample"] for answer in answers), default=0)
     given = {name: _from_zero(own, samples) for name, own in _matched(by_prompt(rows, file), prompts).items()}
+    prompt_of = {prompt["id"]: prompt for prompt in prompts}
+    counting = {name: scored_turns(prompt, scored) for name, prompt in prompt_of.items()}
     verdicts = []
     for answer in readable(answers):
-        name, sample, _ = place_of(answer)
-        labels = given.get(name, {}).get(sample, {}).get("labels", ())
-        said: dict[str, Any] = next((label for label in labels if label["by"] == by), {})
-        raw: dict[str, Any] = {key: said[key] for key in ("probability", "reason") if key in said}
-        raw |= {} if said else {"error": "no label was recorded"}
-        label = said.get("label")
-        verdicts.append(verdict_row(answer, Verdict(JUDGED if label else UNPARSABLE, label, raw=raw)))
+        name, sample, turn = place_of(answer)
+        if turn in counting[name]:
+            row = _by_turn(prompt_of[name], given.get(name, {}).get(sample, {})).get(turn, {})
+            verdicts.append(label_verdict(answer, row, by))
     return verdicts
 
 
-def _from_zero(own: dict[int, Given], samples: int) -> dict[int, Given]:
+def label_verdict(answer: Given, row: Given, by: str) -> dict[str, Any]:
+    """Return the verdict on an answer that is the label of somebody in a row."""
+    said: dict[str, Any] = next((label for label in row.get("labels", ()) if label["by"] == by), {})
+    raw: dict[str, Any] = {key: said[key] for key in ("probability", "reason") if key in said}
+    raw |= {} if said else {"error": "no label was recorded"}
+    label = said.get("label")
+    return verdict_row(answer, Verdict(JUDGED if label else UNPARSABLE, label, raw=raw))
+
+
+def _turns(
+    prompt: Given, own: Mapping[int, Given], marks: Mapping[str, Any] | None, opened: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the fields of the answer to each turn that is asked.
+
+    Turns without a row are failed, and behind one that was blocked they are blocked by the same.
+    """
+    own, without = _by_turn(prompt, own), blank(FAILED)
+    for turn in asked_turns(prompt):
+        fields = _fields(own[turn], marks, opened) if turn in own else without
+        if fields["state"] == BLOCKED:
+            block = fields["blocked"] | {"stage": EARLIER_TURN, "partial": None}
+            without = blank(BLOCKED) | {"blocked": block}
+        yield turn, fields
+
+
+def _by_turn(prompt: Given, own: Mapping[int, Given]) -> Mapping[int, Given]:
+    """The rows of a sample by turn; the only row is the answer to the only turn, whatever the file calls it."""
+    asked = asked_turns(prompt)
+    return dict.fromkeys(asked, *own.values()) if len(asked) == len(own) == 1 else own
+
+
+def _from_zero(own: SampledTurns, samples: int) -> SampledTurns:
     """Return the answers to a prompt by sample; numbers that do not begin at 0 are replaced by their order."""
     return dict(enumerate(own[number] for number in sorted(own))) if max(own, default=0) >= samples else own
 
 
-def _matched(given: Mapping[str, dict[int, Given]], prompts: Sequence[Given]) -> dict[str, dict[int, Given]]:
+def _matched(given: Mapping[str, GivenPrompt], prompts: Sequence[Given]) -> dict[str, SampledTurns]:
     """Return the answers by the prompts of a split: by the same messages, or else by those that differ in white space
     around their texts.
     """
-    stripped = {_stripped(messages_of(next(iter(own.values())))): name for name, own in given.items()}
+    stripped = {_stripped(own.messages): name for name, own in given.items()}
     found = {}
     for prompt in prompts:
         # Ids of prompts may count copies, so that the messages themselves are compared.
         name = content_id(prompt["messages"])
         name = name if name in given else stripped.get(_stripped(prompt["messages"]), "")
         if name:
-            found[prompt["id"]] = given[name]
+            found[prompt["id"]] = given[name].samples
     return found
 
 
@@ -191,7 +225,7 @@ def _fields(row: Given, marks: Mapping[str, Any] | None, opened: bool) -> dict[s
             said = {"blocked": NOBODY | {"partial": text or None} | row.get("blocked", {})}
         elif row.get("reason"):
             said = {"reason": row["reason"]}
-        return blank(state, row.get("finish_reason")) | {"reasoning": reasoning} | said
+        return blank(state, row.get("finish_reason")) | {"reasoning": reasoning} | said | _said(row)
     unended = False
     if marks and reasoning is None:
         parted = parted_text(text, marks, opened)
@@ -208,12 +242,17 @@ def _fields(row: Given, marks: Mapping[str, Any] | None, opened: bool) -> dict[s
         "answer_logprob": round(row["answer_logprob"], DIGITS) if text and "answer_logprob" in row else None,
         "reasoning_logprob": None,
         "finish_reason": row.get("finish_reason"),
-    }
+    } | _said(row)
+
+
+def _said(row: Given) -> dict[str, Any]:
+    """What a server said beside an answer."""
+    return {name: row[name] for name in SAID if row.get(name)}
 
 
 def _notes(
     prompts: Sequence[Given],
-    given: Mapping[str, Mapping[int, Given]],
+    given: Mapping[str, SampledTurns],
     samples: int,
     rows: Sequence[Given],
 ) -> list[str]:
@@ -230,12 +269,6 @@ def _notes(
         for word, count in unknown_ends(rows).items()
     ]
     return notes
-
-
-def _place(row: Given, file: str) -> str:
-    source = row.get("source", {})
-    where = f", line {source['line']}" if "line" in source else f", {source.get('member', 'a row')}"
-    return f"{source.get('file', file)}{where}"
 
 
 def _named(models: Iterable[str | None]) -> str:

@@ -226,7 +226,7 @@ KERNEL: dict[str, File] = {
     ),
     "verdicts": File(
         ("verdicts/{judge}/{model}/{split}.jsonl",),
-        ("llm_verdicts", "cpu_verdicts", "panel_verdicts", "recorded_verdicts", "logged_verdicts"),
+        ("llm_verdicts", "cpu_verdicts", "panel_verdicts", "recorded_verdicts", "logged_verdicts", "gold_labels"),
         _verdicts,
         "verdicts",
     ),

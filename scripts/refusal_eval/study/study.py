@@ -282,8 +282,10 @@ class Study:
 
     @cached_property
     def may_block(self) -> bool:
-        """Whether another party that serves one of its models may block prompts or answers."""
-        return any("may_block" in self.engines[self.models[name].engine_name].able() for name in self.asked_models)
+        """Whether another party that serves one of its models may block prompts or answers, or has in recorded ones."""
+        served = (self.engines[self.models[name].engine_name] for name in self.asked_models)
+        in_files = any(model.blocks_in_file for model in self.models.values())
+        return in_files or any("may_block" in engine.able() for engine in served)
 
     @property
     def recorded_models(self) -> list[str]:

@@ -10,10 +10,13 @@ from typing import Any
 
 from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.kinds import CHANGES, LOG_READERS
+from refusal_eval.config.log_reader import files_of
 from refusal_eval.config.protocol import DEFAULT
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import ANSWERS, IN_ROWS, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
+from refusal_eval.workflow.whole_study import scored_turns
 
 FURTHER = ("prefill", "frame")  # see `Renderer`; left out where they are not used
 
@@ -76,13 +79,39 @@ def logged_reading(study: Study, model: str, split: str) -> dict[str, Any]:
 
 def logged_labels(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what decides which labels are read with them."""
-    return {"by": study.judges[judge].by} | _in_file(study, model, split)
+    scored = scored_turns(study, split)
+    turns = {} if scored in (None, "all") else {"scored": scored}
+    return {"by": study.judges[judge].by} | _in_file(study, model, split) | turns
+
+
+def logged_files(study: Study, model: str) -> list[str]:
+    """Return the files that a model's answers are read from."""
+    named = study.models[model].recorded_file
+    assert named is not None
+    try:
+        return [str(path) for path in files_of(Path(named.file))]
+    except UserError:
+        return [named.file]
 
 
 def _in_file(study: Study, model: str, split: str) -> dict[str, Any]:
     named = dict(study.config["model_entries"][model]["recorded"])
     others = sorted(set(study.splits) - {split})
-    return {"split": split, "others": others, "sha256": content_hash(named.pop("file")), "named": named}
+    named = {key: one for key, one in named.items() if key not in ("file", "may_block")}
+    hashes = [content_hash(path) for path in logged_files(study, model)]
+    return {"split": split, "others": others, "sha256": hashes, "named": named}
+
+
+def labelled_cells(study: Study) -> list[tuple[str, str]]:
+    """Return model and split of the cells whose answers may have labels that came with them."""
+    return [(model, split) for model in study.recorded_models for split in study.splits]
+
+
+def names_of_answering(study: Study, model: str) -> list[str]:
+    """Return the names that gold may have for a model."""
+    file = study.models[model].recorded_file
+    names = [model, study.label("model", model), *([file.model] if file is not None and file.model else [])]
+    return list(dict.fromkeys(names))
 
 
 def log_readers(study: Study) -> list[Path]:

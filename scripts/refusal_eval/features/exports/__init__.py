@@ -2,5 +2,6 @@
 
 EXPORTERS = {
     "inspect": "inspect_exporter:InspectExporter",
+    "inspect_json": "inspect_exporter:InspectJsonExporter",
     "hf": "hub_exporter:HubExporter",
 }

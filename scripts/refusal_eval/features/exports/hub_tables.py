@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.label_rows import answer_without_texts
-from refusal_eval.core.states import EARLIER_TURN
 from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow, reason_of
 from refusal_eval.program.exporter import ALL, LABELS, Level
 
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 PLACE = {"model": TEXT, "split": TEXT, "prompt_id": TEXT, "sample": WHOLE, "turn": WHOLE}
 ABOUT = {"category": TEXT, "cluster": TEXT, "expectation": TEXT}
+BESIDE = ("declared", "marks", "usage")  # what only servers of other parties say
 BLOCK = ("by", "stage", "category", "severity", "code")
 STATES = pa.schema(
     {
@@ -45,11 +45,14 @@ STOPPED = pa.struct({**dict.fromkeys(BLOCK, TEXT), "partial": TEXT})
 ROWS = pa.schema(
     {
         "messages": MESSAGES,
-        **{name: PLACE[name] for name in ("model", "split", "prompt_id", "sample")},
+        **PLACE,
         "answer": TEXT,
         "reasoning": TEXT,
         **dict.fromkeys(("state", "finish_reason"), TEXT),
         "blocked": STOPPED,
+        "declared": pa.bool_(),
+        "marks": pa.list_(TEXT),
+        "usage": pa.struct(dict.fromkeys(("input", "cached", "output"), WHOLE)),
         "answer_logprob": REAL,
         "labels": SAID,
         **ABOUT,
@@ -92,12 +95,9 @@ def rows(cell: ExportedCell, level: Level) -> Iterator[dict[str, Any]]:
             for judge, verdict in cell.read(answer).items()
             if verdict["label"] is not None
         ]
-        block = answer.get("blocked")
-        if block and block.get("stage") == EARLIER_TURN:
-            block = block | {"stage": None}
         row = _place(cell, answer) | _about(cell, answer) | {"messages": cell.asked(answer), "labels": labels or None}
-        own = ("answer", "reasoning", "state", "finish_reason", "answer_logprob", "reason")
-        yield row | {name: answer.get(name) for name in own} | {"blocked": block}
+        own = ("answer", "reasoning", "state", "finish_reason", "blocked", *BESIDE, "answer_logprob", "reason")
+        yield row | {name: answer.get(name) for name in own}
 
 
 def _place(cell: ExportedCell, answer: ExportedRow) -> dict[str, Any]:

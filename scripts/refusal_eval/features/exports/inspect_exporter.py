@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from refusal_eval.core.files import shown_path
 from refusal_eval.features.exports.exported_cells import ExportedCell, StudyExport, refuse_there, whole_folder
@@ -18,6 +18,7 @@ class InspectExporter(Exporter):
 
     name = "inspect"
     writes = "MODEL/SPLIT.eval, logs of inspect"
+    ending: ClassVar[str] = ".eval"
 
     def export(self, order: ExportOrder) -> list[str]:
         refuse_there(order.folder)
@@ -28,13 +29,21 @@ class InspectExporter(Exporter):
             for cell in export.cells():
                 samples = list(_samples(cell, order.level))
                 header = header_of(export, cell, samples, order.level, created)
-                write_log(folder / cell.model / f"{cell.split}.eval", header, samples)
+                write_log(folder / cell.model / f"{cell.split}{self.ending}", header, samples)
                 count += 1
         held = "They hold no prompts and no answers."
         if order.level != LABELS:
             held = "They hold prompts and answers: do not publish them."
         shown = shown_path(order.folder)
         return [f"{many(count, 'log')} in {shown}. {held}", f"To look at them: inspect view start --log-dir {shown}"]
+
+
+class InspectJsonExporter(InspectExporter):
+    """The same logs, each one JSON text, for programs that read no archives."""
+
+    name = "inspect_json"
+    writes = "MODEL/SPLIT.json, the same as plain JSON"
+    ending = ".json"
 
 
 def _samples(cell: ExportedCell, level: Level) -> Iterator[dict[str, Any]]:

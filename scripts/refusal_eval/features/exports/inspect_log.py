@@ -108,7 +108,11 @@ def _score(
 
 
 def write_log(path: Path, header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> None:
-    """Write a log as `.eval`: a zip archive with a member for each sample, packed by deflate."""
+    """Write a log as `.eval`: a zip archive with a member for each sample, packed by deflate; or as one `.json`."""
+    if path.suffix == ".json":
+        with written_whole(path, "wb") as handle:
+            handle.write(_bytes({**header, "samples": list(samples)}))
+        return
     summaries = []
     with written_whole(path, "wb") as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive:
         start = {"version": header["version"], "eval": header["eval"], "plan": header["plan"]}
@@ -122,8 +126,11 @@ def write_log(path: Path, header: Mapping[str, Any], samples: Iterable[Mapping[s
 
 
 def _put(archive: zipfile.ZipFile, name: str, value: Any) -> None:
-    # Halves of surrogate pairs are no text; a fixed date, so that equal logs have equal bytes.
-    data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-    member = zipfile.ZipInfo(name)
+    member = zipfile.ZipInfo(name)  # with a fixed date, so that equal logs have equal bytes
     member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-    archive.writestr(member, data)
+    archive.writestr(member, _bytes(value))
+
+
+def _bytes(value: Any) -> bytes:
+    # Halves of surrogate pairs are no text.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")

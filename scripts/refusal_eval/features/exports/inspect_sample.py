@@ -16,6 +16,7 @@ STOPS = {
 }
 PLAIN = ("answer_logprob", "reasoning_logprob", "answer_tokens", "reasoning_tokens", "declared", "marks")
 OF_BLOCK = ("by", "stage", "category", "severity", "code")  # without what the model had written
+TEXTS = ("reasoning", "reason")  # of an earlier turn; its answer is in the messages
 SHOWN = 300  # characters of an answer in the list of samples
 
 
@@ -137,15 +138,19 @@ def _metadata(cell: ExportedCell, answers: Sequence[ExportedRow], level: Level) 
         ours["earlier_turns"] = [
             {"turn": one["turn"]}
             | _kept(one, level)
+            | ({name: one[name] for name in TEXTS if one.get(name)} if level != LABELS else {})
             | {"labels": {judge: verdict["label"] for judge, verdict in cell.read(one).items()}}
+            | {"p_refusal": {j: v["p_refusal"] for j, v in cell.read(one).items() if v["p_refusal"] is not None}}
             for one in answers[:-1]
         ]
+        ours["turn"] = last["turn"]
     return {**about, "expectation": cell.expectation, OURS: ours}
 
 
 def _kept(answer: ExportedRow, level: Level) -> dict[str, Any]:
     found: dict[str, Any] = {"state": answer["state"]}
     found |= {name: answer[name] for name in PLAIN if answer.get(name) is not None}
+    found |= {"usage": answer["usage"]} if answer.get("usage") else {}
     if block := answer.get("blocked"):
         found["blocked"] = {name: block.get(name) for name in OF_BLOCK}
         if level != LABELS:

@@ -6,16 +6,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.config.log_reader import LogRow, messages_of, reader_of, slug, split_name
-from refusal_eval.config.problems import one_of
+from refusal_eval.config.log_dialogues import asked_by, dialogue_of
+from refusal_eval.config.log_reader import LogRow, messages_of, slug, split_name
+from refusal_eval.config.log_reader import read_files as contents_of
+from refusal_eval.core.answer_ends import state_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.recorded_logs.catalogue_match import Known
-from refusal_eval.recorded.log_answers import by_prompt, state_of, unknown_ends
+from refusal_eval.recorded.gold_labels import same_answer
+from refusal_eval.recorded.log_answers import by_prompt, unknown_ends
 
 VARIES = "varies"
 FIELDS = ("category", "cluster", "prompt_id")
-IN_FOLDERS = ("*.eval", "samples_*.jsonl", "answers.parquet")  # of inspect, lm-evaluation-harness, our exports
 THINKING = ("<think>", "</think>")
 
 
@@ -39,6 +41,8 @@ class AnswerSet:
         lost: what was lost, a sentence each.
         scorers: those whose labels all models have.
         systems: the system message of a model whose prompts are compared with those of others without it.
+        dialogues: how the turns of a split are asked, of splits of dialogues.
+        samples: the most answers that a model has to one prompt.
     """
 
     models: dict[str, list[LogRow]]
@@ -48,14 +52,8 @@ class AnswerSet:
     lost: list[str]
     scorers: list[str]
     systems: dict[str, str]
-
-    @property
-    def samples(self) -> int:
-        """The most answers that a model has to one prompt."""
-        counts = Counter(
-            (name, row["split"], content_id(messages_of(row))) for name, rows in self.models.items() for row in rows
-        )
-        return max(counts.values())
+    dialogues: dict[str, dict[str, str]]
+    samples: int
 
     @property
     def prompts(self) -> int:
@@ -71,6 +69,34 @@ class AnswerSet:
         """Whether any answer has a log-probability."""
         return any("answer_logprob" in row for rows in self.models.values() for row in rows)
 
+    def leave_out_unmeasured(self, gold: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Leave out the scorers that labelled none of the answers in gold, and note of others how many they did.
+
+        Args:
+            gold: its rows, with `messages` and `answer`.
+
+        Returns:
+            What to say of those that are left out.
+        """
+        labelled: dict[Any, set[str]] = {}
+        for row in (row for rows in self.models.values() for row in rows if row["split"] not in self.dialogues):
+            text = row["answer"].rpartition(THINKING[1])[2] if "reasoning" not in row else row["answer"]
+            said = {label["by"] for label in row.get("labels", ()) if "label" in label}
+            labelled.setdefault(same_answer(messages_of(row), text), set()).update(said)
+        known = [labelled.get(same_answer(row["messages"], row["answer"]), set()) for row in gold]
+        out = []
+        for by in list(self.scorers):
+            if not (count := sum(by in found for found in known)):
+                self.scorers.remove(by)
+                out.append(
+                    f"labels of `{by}` are left out: none of the {len(gold)} answers with people's labels (`--gold`) "
+                    "is one that they are about"
+                )
+            elif count < len(gold):
+                self.lost.append(f"`{by}` labels {count} of the {len(gold)} answers with people's labels (`--gold`)")
+        self.lost += out
+        return out
+
     def thinks(self, model: str) -> bool:
         """Tell whether most answers of a model hold the marks of reasoning, which nobody has taken out."""
         held = [THINKING[1] in row["answer"] for row in self.models[model] if row["answer"]]
@@ -84,20 +110,11 @@ def read_files(paths: Sequence[Path], columns: Mapping[str, Sequence[str]]) -> l
         UserError: for what cannot be read, and for a folder without such files.
     """
     found = []
-    for file in (file for path in paths for file in _files_of(path)):
-        rows, lost = reader_of(file).read(file, columns)
-        if not rows:
-            raise UserError(f"{file} has no answers")
-        found.append(Read(file, rows, [*lost, *_unknown(rows)]))
-    return found
-
-
-def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for name in IN_FOLDERS for file in path.rglob(name))
-    if not found:
-        raise UserError(f"{path} is a folder without {one_of(IN_FOLDERS)} in it; name the files")
+    for path in paths:
+        for file, (rows, lost) in contents_of(path, columns):
+            if not rows:
+                raise UserError(f"{file} has no answers")
+            found.append(Read(file, rows, [*lost, *_unknown(rows)]))
     return found
 
 
@@ -130,16 +147,15 @@ def put_together(
     labels, models = dict[str, str](), dict[str, list[LogRow]]()
     prompts, said = dict[tuple[str, str], dict[str, Any]](), dict[tuple[str, str], str]()
     for file, rows, _ in read:
-        for row in rows:
+        for row, asked in zip(rows, asked_by(rows), strict=True):
             label, split = _label(row, file), split_name(row, file)
             name = next((name for name, one in labels.items() if one == label), None)
             if name is None:
                 name = _free(slug(label), {*labels, *taken["models"]})
                 labels[name] = label
-            messages = messages_of(row)
-            place = split, content_id(messages)
+            place = split, content_id(asked.prompt)
             about = known.get(place[1])
-            prompts.setdefault(place, _prompt(row, messages, about))
+            prompts.setdefault(place, _prompt(row, asked.prompt, about))
             if expectation := (about.expectation if about else row.get("expectation")):
                 said.setdefault(place, expectation)
             models.setdefault(name, []).append(row | {"model": label, "split": split})
@@ -150,11 +166,16 @@ def put_together(
         name = names[place[0], of[place]]
         splits.setdefault(name, []).append(prompt)
         expectations[name] = of[place]
+    samples, dialogues = 0, dict[str, dict[str, str]]()
     for name, rows in models.items():
-        places = [(row["split"], content_id(messages_of(row))) for row in rows]
+        places = [(row["split"], content_id(asked.prompt)) for row, asked in zip(rows, asked_by(rows), strict=True)]
         models[name] = [row | {"split": names[place[0], of[place]]} for row, place in zip(rows, places, strict=True)]
-        for split in {row["split"] for row in models[name]}:  # two answers with one number are a mistake
-            by_prompt([row for row in models[name] if row["split"] == split], labels[name])
+        for split in dict.fromkeys(row["split"] for row in models[name]):
+            cell = [row for row in models[name] if row["split"] == split]
+            given = by_prompt(cell, labels[name])  # two answers with one number are a mistake
+            samples = max(samples, *(len(own.samples) for own in given.values()))
+            if dialogue := dialogue_of(cell):
+                dialogues.setdefault(split, dialogue)
     own = [_scorers(rows) for rows in models.values()]
     shared = own[0].intersection(*own)
     lost, some = _lost(read), sorted(set().union(*own) - shared)
@@ -164,7 +185,7 @@ def put_together(
         for model in systems
     ]
     by_name = {name: systems[label] for name, label in labels.items() if label in systems}
-    return AnswerSet(models, labels, splits, expectations, lost, sorted(shared), by_name)
+    return AnswerSet(models, labels, splits, expectations, lost, sorted(shared), by_name, dialogues, samples)
 
 
 def without_own_systems(read: Sequence[Read]) -> tuple[list[Read], dict[str, str]]:

@@ -11,6 +11,14 @@ from refusal_eval.data.rows import kind_of
 
 MOST_BYTES = 2_000_000_000  # of a file
 MOST_LINE = 8_000_000  # of a line: no answer is so long
+FOREIGN = {
+    b"\x1f\x8b": "packed by gzip; unpack it: gunzip",
+    b"PK\x03\x04": "a zip archive; unpack it (a log of inspect ends in .eval)",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it: unzstd",
+    b"PAR1": "a Parquet file; let its name end in .parquet",
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+}
 HEAD = 65536  # by which a file is recognised
 
 
@@ -21,6 +29,13 @@ def refuse_large(path: Path) -> None:
         raise UserError(
             f"{path} has {size_text(size)}, and at most {size_text(MOST_BYTES)} are read; split it by model"
         )
+
+
+def refuse_foreign(path: Path, head: bytes) -> None:
+    """Raise `UserError` for a file whose first bytes are those of something else than UTF-8 text."""
+    for begin, what in FOREIGN.items():
+        if head.startswith(begin):
+            raise UserError(f"{path} is {what}")
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -38,6 +53,8 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             number += 1
             if len(line) > MOST_LINE:
                 raise UserError(f"{path}, line {number}: is longer than {size_text(MOST_LINE)}")
+            if number == 1:
+                refuse_foreign(path, line)
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -83,7 +100,8 @@ def parsed(text: str, place: str) -> Any:
     except RecursionError as error:
         raise UserError(f"{place}: is nested too deeply") from error
     except ValueError as error:
-        raise UserError(f"{place}: is not valid JSON: {error}") from error
+        said = "a number has too many digits" if "integer string conversion" in str(error) else error
+        raise UserError(f"{place}: is not valid JSON: {said}") from error
 
 
 def head_of(path: Path) -> bytes:

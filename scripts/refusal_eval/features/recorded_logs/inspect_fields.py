@@ -26,6 +26,22 @@ def block_of(details: Any, answer: str) -> dict[str, Any]:
     return {"severity": next(filter(None, levels), None)} | block
 
 
+def usage_of(usage: Any) -> dict[str, int] | None:
+    """Return the billed tokens; None where the log has none."""
+    said = usage if isinstance(usage, dict) else {}
+    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
+    fresh, read, written, output = (said.get(name) or 0 for name in names)
+    counts = (fresh, read, written, output)
+    if not said or not all(isinstance(count, int) and count >= 0 for count in counts) or not any(counts):
+        return None
+    return {"input": fresh + read + written, "cached": read, "output": output}
+
+
+def is_declared(content: Any) -> bool:
+    """Tell whether a message is a refusal in a field of its own."""
+    return any(isinstance(part, dict) and part.get("refusal") is True for part in _listed(content))
+
+
 def labels_of(scores: Mapping[str, Any], counts: Counter[str]) -> list[dict[str, Any]]:
     """Return the scores that say something of refusals, and count the others."""
     labels = []

@@ -14,8 +14,10 @@ from refusal_eval.features.recorded_logs.archive import Archive
 from refusal_eval.features.recorded_logs.bounded_files import head_of, parsed_object, refuse_large
 from refusal_eval.features.recorded_logs.inspect_sample import LogSample, sample_row
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
+from refusal_eval.features.recorded_logs.own_log import earlier_turns
 
 HEADER, START, SAMPLES = "header.json", "_journal/start.json", "samples/"
+VERSION = 2  # of the form of logs
 MOST_JSON = 500_000_000  # bytes of a log in one piece
 Samples = Generator[tuple[str, dict[str, Any]], None, None]  # each with its place
 A_LOG = re.compile(rb'^\s*\{.*"eval"\s*:\s*\{', re.DOTALL)
@@ -26,12 +28,17 @@ class InspectReader(LogReader):
 
     name = "inspect"
     reads = "inspect logs (.eval, .json)"
+    in_folders = ("*.eval", "*.json")
 
     @classmethod
     def takes(cls, path: Path) -> bool:
         if path.suffix.lower() == ".eval":
             return True
         return path.suffix.lower() == ".json" and bool(A_LOG.match(head := head_of(path)) and b'"status"' in head)
+
+    @classmethod
+    def takes_from_folder(cls, path: Path) -> bool:
+        return path.is_file() and cls.takes(path)  # other files may be `.json`, too
 
     def read(self, path: Path, columns: Mapping[str, Sequence[str]]) -> LogContent:
         if columns:
@@ -42,20 +49,28 @@ class InspectReader(LogReader):
 
 
 def _content(path: Path, header: Mapping[str, Any], samples: Samples) -> LogContent:
+    version = header.get("version", VERSION)
+    if version != VERSION:
+        raise UserError(
+            f"{path} is a log of version {str(version)[:20]}, and version {VERSION} is read; let a current inspect_ai "
+            "write it again: inspect log convert"
+        )
     about = header.get("eval")
     if not isinstance(about, dict) or not isinstance(about.get("model"), str):
         raise UserError(f"{path}: its header names no model: it is no log of inspect")
     counts: Counter[str] = Counter()
     rows, seen = [], dict[tuple[str, Any], str]()
     for place, sample in samples:
-        row = sample_row(LogSample(sample, f"{path}, {place}"), counts)
+        read = LogSample(sample, f"{path}, {place}")
+        row = sample_row(read, counts)
         where = (row["prompt_id"], row["sample"])
         if where in seen:
             raise UserError(f"{path}, {place}: sample {where[0]}, epoch {where[1] + 1} is in {seen[where]} too")
         seen[where] = place
         source = {"file": path.name, "member": place.removeprefix("member ")}
         named = {"model": about["model"], "split": str(about.get("task") or path.stem), "source": source}
-        rows.append(neutral_row(named | row, f"{path}, {place}"))
+        for one in (*earlier_turns(read.part("metadata", dict), row), row):
+            rows.append(neutral_row(named | one, f"{path}, {place}"))
     if not rows:
         raise UserError(f"{path} has no samples: the log was written without them, or the run never began")
     return LogContent(rows, _lost(header, rows, counts))

@@ -7,8 +7,15 @@ from typing import Any, NamedTuple
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import kind_of
-from refusal_eval.features.recorded_logs.inspect_fields import about, block_of, labels_of, mean_logprob
-from refusal_eval.features.recorded_logs.own_log import own_fields
+from refusal_eval.features.recorded_logs.inspect_fields import (
+    about,
+    block_of,
+    is_declared,
+    labels_of,
+    mean_logprob,
+    usage_of,
+)
+from refusal_eval.features.recorded_logs.own_log import NO_REASON, own_fields
 
 ROLES = ("system", "user", "assistant")
 ATTACHED, MOST_REASON = "attachment://", 300  # characters of why there is no answer
@@ -62,7 +69,9 @@ def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
     if (error := values.get("error")) or not choice:
         said = error.get("message") if isinstance(error, dict) else error
         reason = str(said or "the log has no output").strip().partition("\n")[0][:MOST_REASON]
-        return row | {"state": FAILED, "reason": reason, "answer": "", "reasoning": None, "labels": None}
+        turn = {"turn": own["turn"]} if "turn" in own else {}
+        reason = None if own and reason == NO_REASON else reason
+        return row | {"state": FAILED, "reason": reason, "answer": "", "reasoning": None, "labels": None} | turn
     if message.get("tool_calls"):
         counts["calls of tools are not read"] += 1
     if values.get("limit"):
@@ -70,6 +79,8 @@ def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
     row["finish_reason"] = stopped if isinstance(stopped := choice.get("stop_reason"), str) else None
     if stopped == "content_filter":
         row |= {"blocked": block_of(choice.get("stop_details"), answer) | own.pop("blocked", {}), "answer": ""}
+    row |= {"usage": usage_of(sample.part("output", dict).get("usage"))}
+    row |= {"declared": True} if is_declared(message.get("content")) and stopped != "content_filter" else {}
     if (mean := mean_logprob(choice.get("logprobs"))) is not None and answer and not reasoning:
         row["answer_logprob"] = mean
     return row | own
@@ -80,7 +91,9 @@ def _asked(
 ) -> list[dict[str, str]]:
     """What the model saw: all messages before its answer, so with a system message that a solver added."""
     whole = sample.part("messages", list)
-    last = next((n for n in range(len(whole) - 1, -1, -1) if _is(whole[n], "assistant", answered)), len(whole))
+    # Without an answer no message is one: those of the assistant are earlier replies.
+    places = range(len(whole) - 1, -1, -1) if answered else ()
+    last = next((n for n in places if _is(whole[n], "assistant", answered)), len(whole))
     given = sample.values.get("input")
     asked = list(_chat(whole[:last], texts, counts))
     if not asked or asked[-1]["role"] != "user":

@@ -1,5 +1,6 @@
 """Judge answers that exist: read, written as a study, run, and summed up in ten lines."""
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.log_reader import messages_of, slug
+from refusal_eval.config.log_dialogues import asked_by
+from refusal_eval.config.log_reader import slug
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.shapes import SLUG
 from refusal_eval.core.errors import UserError
@@ -78,7 +80,7 @@ def command(
     if not re.fullmatch(SLUG, wanted):
         raise typer.BadParameter(f"`{wanted}`: lower-case letters, digits, `.`, `_` and `-`", param_hint="--name")
     folder = (into or Path(wanted)).absolute()
-    if folder.exists():
+    if os.path.lexists(folder):
         raise typer.BadParameter(f"{shown_path(folder)} is there already; choose another folder", param_hint="--into")
     catalogue = _catalogue()
     _refuse_unknown(judges, catalogue)
@@ -117,18 +119,13 @@ def _study(
     again: str,
 ) -> JudgedStudy:
     read, systems = without_own_systems(read_files(files, columns))
-    prompts = of_rows(messages_of(row) for one in read for row in one.rows)
+    prompts = of_rows(asked.prompt for one in read for asked in asked_by(one.rows))
     known = known_prompts(prompts, catalogue, CACHE, ROOT)
     taken = {"models": {"gold", *catalogue.written["models"]}, "splits": set(catalogue.written["splits"])}
     answers = put_together(read, systems, known, expect, taken)
-    if labelled and answers.scorers:
-        answers.lost.append(
-            f"labels of {', '.join(answers.scorers)} came with the answers; with `--gold` they are left out, as they "
-            "say nothing of the answers in it"
-        )
-    return JudgedStudy(
-        name, answers, judges, labelled, [one.file.name for one in read], _known_line(prompts, known, expect), again
-    )
+    left_out = answers.leave_out_unmeasured(labelled) if labelled else []
+    names, share = [one.file.name for one in read], _known_line(prompts, known, expect)
+    return JudgedStudy(name, answers, judges, labelled, names, share, again, left_out)
 
 
 def _known_line(prompts: Mapping[str, Any], known: Mapping[str, Known], expect: str | None) -> str:
@@ -158,6 +155,7 @@ def _read_lines(study: JudgedStudy, notes: str) -> list[str]:
     return [
         f"Read {many(total, 'answer')} ({size}): {states}.",
         f"Lost: {lost}. {study.known.split('. ')[0].rstrip('.')}.",
+        *([f"{'; '.join(study.left_out)}."] if study.left_out else []),
     ]
 
 
@@ -198,7 +196,8 @@ def _refuse_unknown(judges: Sequence[str], catalogue: Catalogue) -> None:
 def _columns(said: Names, option: str) -> dict[str, list[str]]:
     """Return which columns hold what: `prompt=question,answer=gpt,answer=qwen`."""
     found: dict[str, list[str]] = {}
-    for part in (part for text in said or () for part in text.split(",")):
+    # The name of a column may hold a comma: only one before another FIELD= separates.
+    for part in (part for text in said or () for part in re.split(r",(?=\s*\w+=)", text)):
         field, equals, column = part.partition("=")
         if not (equals and field.strip() and column.strip()):
             raise typer.BadParameter(f"`{part}` is not FIELD=COLUMN, such as prompt=question", param_hint=option)

@@ -1,5 +1,6 @@
 """The folder of a study about answers that exist: written whole or not at all, checked as a run checks it."""
 
+import errno
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ class JudgedStudy:
         gold: answers with labels of people; none if nobody labelled any.
         known: which share of the prompts the catalogue knows, as a sentence.
         again: the command that runs it.
+        left_out: what to say of judges that came with the answers and are left out, as `gold` is about others.
     """
 
     name: str
@@ -39,12 +41,12 @@ class JudgedStudy:
     files: Sequence[str]
     known: str
     again: str
+    left_out: Sequence[str] = ()
 
     @property
     def scorers(self) -> dict[str, str]:
-        """The other tools' judges: their names as entries, and as the files call them. No gold can be asked of them."""
-        names = {f"theirs-{number}": by for number, by in enumerate(self.answers.scorers, 1)}
-        return {} if self.gold else names
+        """The other tools' judges: their names as entries, and as the files call them."""
+        return {f"theirs-{number}": by for number, by in enumerate(self.answers.scorers, 1)}
 
 
 def write_study(study: JudgedStudy, folder: Path) -> dict[str, Any]:
@@ -56,19 +58,22 @@ def write_study(study: JudgedStudy, folder: Path) -> dict[str, Any]:
     """
     if os.path.lexists(folder):
         raise UserError(f"{shown_path(folder)} is there already; choose another folder with `--into`")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     except OSError as error:
-        raise UserError(f"{folder.parent} cannot be written: {error.strerror}") from error
+        above = f" ({error.filename} is no folder)" if isinstance(error, FileExistsError | NotADirectoryError) else ""
+        raise UserError(f"{folder} cannot be written: {error.strerror}{above}") from error
     try:
         _write(study, temporary, f"{shown_path(folder)}/results")
         load_study(study_values(str(temporary / STUDY)), str(temporary / STUDY), str(ROOT), open_pins=True)
         temporary.chmod(0o755)
         os.rename(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    except OSError as error:
+        why = error.strerror or os.strerror(errno.ENOSPC)
+        raise UserError(f"{folder} cannot be written: {why}; nothing of it is left") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # of a study that was written it has another name
     return load_study(study_values(str(folder / STUDY)), str(folder / STUDY), str(ROOT), open_pins=True)
 
 
@@ -96,7 +101,11 @@ def _entries(study: JudgedStudy) -> dict[str, Any]:
         | ({"system_prompt": answers.systems[name]} if name in answers.systems else {})
         for name, label in answers.labels.items()
     }
-    splits = {name: _split(name, prompts, answers.expectations[name]) for name, prompts in answers.splits.items()}
+    splits = {
+        name: _split(name, prompts, answers.expectations[name])
+        | ({"dialogue": answers.dialogues[name]} if name in answers.dialogues else {})
+        for name, prompts in answers.splits.items()
+    }
     judges = {name: {"kind": "recorded", "by": by, "label": f"{by} (theirs)"} for name, by in study.scorers.items()}
     found: dict[str, Any] = {"models": models, "datasets": {f"{study.name}-answers": {"splits": splits}}}
     found |= {"judges": judges} if judges else {}

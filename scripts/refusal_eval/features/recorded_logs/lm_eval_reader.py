@@ -24,11 +24,15 @@ class LmEvalReader(LogReader):
 
     name = "lm_eval"
     reads = "sample files of lm-evaluation-harness (samples_*.jsonl)"
+    in_folders = ("samples_*.jsonl",)
 
     @classmethod
     def takes(cls, path: Path) -> bool:
         found = first_object(path) if path.suffix.lower() == ".jsonl" else None
         return found is not None and found.keys() >= FIELDS
+
+    def blocked_models(self, path: Path, columns: Mapping[str, Sequence[str]]) -> set[str | None]:
+        return set()  # such files have no finish reasons
 
     def read(self, path: Path, columns: Mapping[str, Sequence[str]]) -> LogContent:
         refuse_unknown(columns, ("prompt", "category", "cluster", "prompt_id", "expectation"), path)

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
+from refusal_eval.core.answer_ends import state_of
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.states import BLOCKED
 from refusal_eval.data.rows import head_columns, read_rows
 from refusal_eval.features.recorded_logs.bounded_files import first_object, objects_of, refuse_large
 from refusal_eval.features.recorded_logs.neutral_row import FIELDS, neutral_row
@@ -16,6 +18,7 @@ class NeutralReader(LogReader):
 
     name = "rows"
     reads = "neutral rows (.jsonl, .parquet)"
+    in_folders = ("answers.parquet",)  # of our exports
 
     @classmethod
     def takes(cls, path: Path) -> bool:
@@ -29,6 +32,9 @@ class NeutralReader(LogReader):
         else:
             return False
         return columns <= FIELDS and "answer" in columns and bool({"prompt", "messages"} & columns)
+
+    def blocked_models(self, path: Path, columns: Mapping[str, Sequence[str]]) -> set[str | None]:
+        return {row.get("model") for _, _, row in _values(path) if state_of(row) == BLOCKED}
 
     def read(self, path: Path, columns: Mapping[str, Sequence[str]]) -> LogContent:
         if columns:

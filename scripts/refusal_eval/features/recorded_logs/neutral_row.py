@@ -46,11 +46,19 @@ class NeutralBlock(NeutralPart):
     """Who stopped the answer; null where nobody says."""
 
     by: Literal["classifier", "filter", "policy", "gateway", "guardrail"] | None = None
-    stage: Literal["prompt", "answer"] | None = None
+    stage: Literal["prompt", "answer", "earlier_turn"] | None = None
     category: str | None = Field(None, description="In the provider's words.")
     severity: str | None = Field(None, description="Likewise.")
     partial: str | None = Field(None, description="What came of the answer before; never judged.")
     code: str | None = Field(None, description="The provider's word for it.")
+
+
+class NeutralUsage(NeutralPart):
+    """The tokens that a provider billed."""
+
+    input: int = Field(ge=0, description="Of the prompt, all of them.")
+    cached: int = Field(0, ge=0, description="Those of the prompt that came out of its cache.")
+    output: int = Field(ge=0, description="Of the answer, reasoning included.")
 
 
 class NeutralSource(NeutralPart):
@@ -72,12 +80,17 @@ class NeutralRow(NeutralPart):
     split: Text | None = Field(None, description="Which prompts belong together. Default: those of the file.")
     prompt_id: Text | None = Field(None, description="The other tool's name of the prompt; kept for tracing.")
     sample: int | None = Field(None, ge=0, description="Which answer to the prompt it is, from 0. Default: its place.")
-    turn: int | None = Field(None, ge=0, le=0, description="0: a later turn has the earlier ones in `messages`.")
+    turn: int | None = Field(
+        None, ge=0, description="Of a dialogue: messages of the user before the last one, all of them in `messages`."
+    )
     answer: str = Field(description="What the model wrote, without its reasoning; empty where nothing came.")
     reasoning: str | None = Field(None, description="What it wrote before the answer.")
     state: State | None = Field(None, description="What became of the request. Default: what `finish_reason` says.")
     finish_reason: Text | None = Field(None, description="How the answer ended, in the server's word.")
     blocked: NeutralBlock | None = Field(None, description="Who stopped the answer; its state is then `blocked`.")
+    declared: bool | None = Field(None, description="Whether the model wrote it into a field for refusals.")
+    marks: list[Literal["unfiltered"]] | None = Field(None, description="`unfiltered`: a filter was out of order.")
+    usage: NeutralUsage | None = Field(None, description="The tokens that were billed.")
     answer_logprob: float | None = Field(
         None, le=0, description="Mean log-probability of the answer's tokens, in nats; c(x) needs it."
     )
@@ -98,6 +111,14 @@ class NeutralRow(NeutralPart):
             raise ValueError("`prompt` is blank")
         if self.blocked is not None and self.state not in (None, "blocked"):
             raise ValueError(f"it has `blocked`, but its `state` is `{self.state}`")
+        if self.turn:
+            before = sum(message.role == "user" for message in self.messages or ()) - 1
+            if self.messages is None:
+                raise ValueError("a later `turn` needs `messages`, with the earlier turns in them")
+            if self.turn != before:
+                raise ValueError(f"its `turn` is {self.turn}, and `messages` has {before} of the user before the last")
+            if self.prompt_id is None:
+                raise ValueError("a later `turn` needs `prompt_id`, by which it is joined with the turns before it")
         names = [label.by for label in self.labels or ()]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"`labels` has two labels of `{twice}`")
@@ -122,7 +143,7 @@ def neutral_row(values: dict[str, Any], place: str) -> dict[str, Any]:
         json.dumps(row, ensure_ascii=False).encode("utf-8")
         return row
     except ValidationError as error:
-        raise UserError(f"{place}: {_first_of(error)}") from error
+        raise UserError(f"{place}: {_first_of(error, values)}") from error
     except UnicodeEncodeError as error:
         raise UserError(f"{place}: holds half of a surrogate pair, which is no text; mend the text") from error
 
@@ -133,12 +154,12 @@ def _without_null(value: Any) -> Any:
     return [_without_null(item) for item in value] if isinstance(value, list) else value
 
 
-def _first_of(error: ValidationError) -> str:
+def _first_of(error: ValidationError, values: dict[str, Any]) -> str:
     """Say in one sentence what is wrong first."""
     wrong = error.errors(include_url=False)[0]
     field, said = ".".join(str(part) for part in wrong["loc"]), str(wrong["msg"]).removeprefix("Value error, ")
     if wrong["type"] == "missing":
-        return f"has no `{field}`"
+        return f"has no `{field}`" + (": it is null, or no text" if field in values else "")
     if wrong["type"] == "extra_forbidden":
         close = nearest_name(field, FIELDS)
         return f"has a field `{field[:80]}` that a neutral row does not have" + (

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from refusal_eval.config.kinds import LOG_READERS, NameIn
-from refusal_eval.config.log_reader import messages_of, reader_of, split_name
+from refusal_eval.config.log_dialogues import asked_by
+from refusal_eval.config.log_reader import reader_of, split_name
 from refusal_eval.config.shapes import FilePath, Slug, Text
 from refusal_eval.config.source_entries import AtPath, RowSource
 
@@ -37,8 +38,8 @@ class RecordedRows(AtPath, RowSource):
         columns = {field: [names] if isinstance(names, str) else names for field, names in self.columns.items()}
         rows = reader_of(Path(path), self.reader).read(Path(path), columns).rows
         kept = ("category", "cluster", "prompt_id")
+        own = [row for row in rows if split_name(row, path) == self.split]
         return [
-            {"messages": messages_of(row), **{field: row.get(field) for field in kept}}
-            for row in rows
-            if split_name(row, path) == self.split
+            {"messages": asked.prompt, **{field: row.get(field) for field in kept}}
+            for row, asked in zip(own, asked_by(own), strict=True)
         ]

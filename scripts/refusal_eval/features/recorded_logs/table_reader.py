@@ -7,10 +7,11 @@ from typing import Any
 
 from refusal_eval.config.log_reader import NO_ENDS, LogContent, LogReader
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest_name
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.states import FAILED
 from refusal_eval.data.rows import ENDINGS, kind_of, read_rows, value_text
-from refusal_eval.features.recorded_logs.bounded_files import objects_of, refuse_large
+from refusal_eval.features.recorded_logs.bounded_files import head_of, objects_of, refuse_foreign, refuse_large
 from refusal_eval.features.recorded_logs.columns import refuse_unknown, value_at
 from refusal_eval.features.recorded_logs.label_words import WORDS, label_of
 from refusal_eval.features.recorded_logs.neutral_row import neutral_row
@@ -75,7 +76,18 @@ def _values(path: Path) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         yield from ((number, "line", row) for number, row in objects_of(path))
     else:
         refuse_large(path)
-        yield from ((number, "row", row) for number, row in enumerate(read_rows(path), 1))
+        if path.suffix.lower() != ".parquet":
+            refuse_foreign(path, head_of(path))
+        try:
+            rows = read_rows(path)
+        except UserError as error:  # the encoding of a split can be named, and that of a table of answers cannot
+            raise UserError(str(error).removesuffix(", or name its `encoding`")) from error
+        for number, row in enumerate(rows, 1):
+            if path.suffix.lower() == ".csv" and any("\0" in str(cell) for cell in row.values()):
+                raise UserError(
+                    f"{path}, row {number}: holds a NUL character, which no text has; save it again as UTF-8"
+                )
+            yield number, "row", row
 
 
 def _named(row: Mapping[str, Any], columns: Names, place: str) -> dict[str, Sequence[str]]:
@@ -87,7 +99,9 @@ def _named(row: Mapping[str, Any], columns: Names, place: str) -> dict[str, Sequ
     for field, names in columns.items():
         missing = [name for name in names if value_at(row, name) is None and name not in row]
         if missing:
-            raise UserError(f"{place}: has no column `{missing[0]}` for `{field}` (it has: {', '.join(row)})")
+            close = nearest_name(missing[0], row)
+            hint = f"; did you mean `{close}`?" if close else ""
+            raise UserError(f"{place}: has no column `{missing[0]}` for `{field}`{hint} (it has: {', '.join(row)})")
     if "messages" in found and "prompt" not in columns:
         found.pop("prompt", None)
     lacking = "answer" if "answer" not in found else None if {"prompt", "messages"} & found.keys() else "prompt"

@@ -60,7 +60,8 @@ class WhoRefusedFigure(Ordered):
         """Yield that nobody could block anything in the study."""
         if not study.may_block:
             message = (
-                "`who_refused` needs a model whose kind of engine says that it `may_block`, and the study has none"
+                "`who_refused` needs a model whose kind of engine says that it `may_block`, or recorded answers of "
+                "which one was blocked, and the study has neither"
             )
             yield ("kind",), message
 
