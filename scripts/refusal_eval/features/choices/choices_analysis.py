@@ -25,9 +25,10 @@ class ChoicesAnalysis(Analysis):
         choices = [choice.model_dump(mode="json") for choice in ChoicesKeys.of(study.settings).choices]
         primary = study.settings.primary_judge
         sources = sources_of(study)
+        splits = {split for choice in choices for split in (*choice["refusals"], *choice["others"])}
         return {
             "choices": [choice | {"judge": choice["judge"] or primary} for choice in choices],
-            "sources": {name: sources[name] for name in study.splits},
+            "sources": {name: sources[name] for name in sorted(splits)},
             "samples": study.settings.samples,
             "level": study.settings.scoring.level,
         }
