@@ -90,10 +90,12 @@ class CheckedStudy:
             may_block=any(
                 "may_block" in engine.able()
                 for model in self.models.values()
-                if not model.recorded and (engine := self.engine_of(model)) is not None
+                if model.asks_engine and (engine := self.engine_of(model)) is not None
             ),
             has_c=any(
-                model.recorded or (engine := self.engine_of(model)) is None or "log_probabilities" in engine.able()
+                not model.asks_engine
+                or (engine := self.engine_of(model)) is None
+                or "log_probabilities" in engine.able()
                 for model in self.models.values()
             )
             or not self.models,
@@ -152,8 +154,8 @@ class CheckedStudy:
 
     def _engines(self) -> Iterator[str]:
         """Yield the engines that its models and judges name, valid or not."""
-        # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
-        users = (entry for *_, entry in self.engine_users() if not getattr(entry, "recorded", None))
+        # The engine of a model whose answers are in files is asked for nothing: it needs no weights and no pin.
+        users = (entry for *_, entry in self.engine_users() if getattr(entry, "asks_engine", True))
         yield from (user.engine for user in users if getattr(user, "engine", None))
         for section in ("models", "judges"):
             written = self.catalogue.written[section]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -91,6 +92,12 @@ class Dialogue(Entry):
         return self.mode == "cumulative" and self.scored_turns != "last"
 
 
+def scored_turns_of(split: Mapping[str, Any]) -> str:
+    """Return which turns of a split count, by its validated entry; `all` where a row is one question."""
+    found = split.get("dialogue")
+    return Dialogue.model_validate(found).scored_turns if found else "all"
+
+
 class PromptSample(Entry):
     """A seeded sample of a split's prompts."""
 
@@ -140,6 +147,11 @@ class Split(Marks):
     )
     expected_kept: Whole | None = Field(None, ge=1, description="Rows that `where` must leave; any other number fails.")
     sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
+
+    @property
+    def scored_turns(self) -> str | None:
+        """Which turns of its rows count; None where a row is one question."""
+        return self.dialogue.scored_turns if self.dialogue else None
 
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Split:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.config.kinds import ANALYSES, ANSWER_PAGES, FIGURES, TABLES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.registry import at_place, places_of_features
@@ -161,6 +161,10 @@ def _scores(study: Study) -> list[Names]:
     return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
 
 
+def _typeset(study: Study) -> list[Names]:
+    return [(name,) for name, table in study.tables.items() if table.typeset]
+
+
 def _loads(batches: Iterable[str], shards: int) -> list[Names]:
     return list(itertools.product(batches, load_names(shards)))
 
@@ -263,7 +267,7 @@ KERNEL: dict[str, File] = {
     "tables": File(
         with_endings("tables/{table}", "csv", "md", "tex", "html"),
         ("table",),
-        lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
+        _typeset,
         "tables",
         of_report=True,
         from_verdicts=True,
@@ -277,6 +281,14 @@ KERNEL: dict[str, File] = {
         of_report=True,
         from_verdicts=True,
         shown=True,
+    ),
+    # Of tables whose cells link to answers.
+    "report_pages": File(
+        ("report_pages/{table}.html",),
+        ("report_page",),
+        lambda study: _typeset(study) if answer_pages(study) else [],
+        of_report=True,
+        from_verdicts=True,
     ),
     "figures": File(
         with_endings("figures/{figure}", *FIGURE_ENDINGS),
@@ -360,6 +372,15 @@ def made_files(study: Study) -> dict[str, File]:
 def asked_files(study: Study) -> list[str]:
     """Return the files that a finished study has, whoever reads them, in alphabetical order."""
     return sorted(path for path, file in made_files(study).items() if file.asked)
+
+
+def answer_pages(study: Study) -> dict[str, str]:
+    """Return the pages of a study that show its answers, by the names of their kinds; the cells of tables link to them.
+
+    A report is read where these are not: its tables are pages of their own, without links.
+    """
+    kinds = {name: ANSWER_PAGES.get(name) for name in ANSWER_PAGES.names()}
+    return {name: study.paths.of(kind.noun) for name, kind in kinds.items() if list(file_of(kind.noun).names(study))}
 
 
 def job_files(study: Study) -> dict[tuple[str, ...], str]:

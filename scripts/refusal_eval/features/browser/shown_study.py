@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.program.offline_page import FRAME
 
 if TYPE_CHECKING:
     from refusal_eval.study.study import Study
@@ -16,7 +17,7 @@ PARTS = ("page.html", "page.css", *(f"{name}.js" for name in ("study", "filters"
 
 def page_files() -> list[Path]:
     """Return the files that the page is made of."""
-    return [PAGE / name for name in PARTS]
+    return [FRAME, *(PAGE / name for name in PARTS)]
 
 
 def shown_study(study: Study) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def shown_study(study: Study) -> dict[str, Any]:
             "label": study.label("split", name),
             "expectation": split.expectation,
             "reading": split.headline or HEADLINE_READING[split.expectation],
-            "scored": split.dialogue.scored_turns if split.dialogue else "all",
+            "scored": split.scored_turns or "all",
         }
         for name, split in study.splits.items()
     ]
@@ -35,6 +36,9 @@ def shown_study(study: Study) -> dict[str, Any]:
         "study": study.name,
         "models": [{"name": name, "label": study.label("model", name)} for name in study.models],
         "splits": splits,
-        "judges": [{"name": name, "label": study.label("judge", name)} for name in study.judges],
+        "judges": [
+            {"name": name, "label": study.label("judge", name), "kinds": list(judge.named_kinds(study.view))}
+            for name, judge in study.judges.items()
+        ],
         "primary": study.primary_judge,
     }

@@ -232,7 +232,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
         "position_text": position_text,
         "seconds": seconds,
-        # A hosted engine may change between runs without notice.
+        # An engine elsewhere may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()
