@@ -509,7 +509,7 @@ def test_depth_and_width_are_assumed_by_the_number_of_parameters():
 
 def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
     for name, said, captures, engine, loads, low, high in (
-        ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4, 0.002, 0.02),
+        ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4, 0.01, 0.05),
         (
             "steering_paper",
             "12 models on 4 splits (604 prompts), K = 5",
