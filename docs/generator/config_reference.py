@@ -63,6 +63,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
                 "Corrected rates": "corrected.corrected_keys:Corrected",
                 "Choices between refusal tokens": "refusal_tokens.token_keys:TokenChoice",
+                "Choice": "choices.choices_keys:Choice",
             }
         ),
         "Prompt sample": datasets.PromptSample,

@@ -21,7 +21,7 @@ SMALLEST = STUDY | yaml.safe_load(
   comparisons: null, equivalence_margin: null, p_values: exact, multiple_comparisons: holm, corrected: null,
   refusal_tokens: null,
   targets: null,
-  mixed_model: false, figures: null, tables: [], budget: null, browser: false,
+  mixed_model: false, choices: [], figures: null, tables: [], budget: null, browser: false,
   scoring: {tau: 1.0, band: 0.1, level: 0.95}, catalogue: [],
   paper: null, plugins: [], results_dir: results, store_dir: results/store, cache_dir: .cache, private_folders: true,
   engine_entries: { hub-engine: {
