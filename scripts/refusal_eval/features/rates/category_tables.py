@@ -6,7 +6,7 @@ import pandas as pd
 
 from refusal_eval.config.report_sections import RATES
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
-from refusal_eval.report.paper.display import Score, clean, mark_of, marks_of, order_names, wrap_text
+from refusal_eval.report.paper.display import Score, clean, mark_of, marks_of, natural, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
@@ -42,7 +42,7 @@ def _table(rows: Sequence[Estimate], data: TableData, every: Sequence[Score], al
     scores = [score for score in every if score["split"] in places]
     marked = {split: marks_of(score for score in scores if score["split"] == split) for split in places}
     body = []
-    for split, category in sorted({key[:2] for key in cells}, key=lambda key: (places[key[0]], key[1])):
+    for split, category in sorted({key[:2] for key in cells}, key=lambda key: (places[key[0]], natural(key[1]))):
         own = [cells.get((split, category, model)) for model in columns]
         prompts = max(row.n_prompts or 0 for row in own if row is not None)
         name = clean(category).replace("_", " ")
