@@ -109,7 +109,7 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
 async def quick_counters(engine: "RunningEngine") -> dict[str, float]:
     """Return what the server counted so far.
 
-    Missing metrics never block a load; the log says why they are missing. Hosted engines have none.
+    Missing metrics never block a load; the log says why they are missing. Engines elsewhere have none.
     """
     try:
         return await within(METRICS_SECONDS, engine.metrics())

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.kinds import PROTOCOLS, TABLES
+from refusal_eval.config.kinds import ANSWER_PAGES, PROTOCOLS, TABLES
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.answer_page import cell_link
 from refusal_eval.report.paper.finished_table import finished
 from refusal_eval.report.paper.html_page import tables_page
 from refusal_eval.report.paper.latex_table import latex, page_of
@@ -42,7 +43,8 @@ def main(
         page = page_of(asked.get("paper"))
         texts += ["\n".join(map(markdown, printed)), "\n".join(latex(one, page) for one in printed)]
         forms = {Path(path).name: text.encode() for path, text in zip(outputs, texts, strict=False)}
-        texts.append(tables_page(printed, forms))
+        pages = {ANSWER_PAGES.get(name): path for name, path in asked.get("answer_pages", {}).items()}
+        texts.append(tables_page(printed, forms, cell_link(pages) if pages else None))
     for path, text in zip(outputs, texts, strict=True):
         write_text(path, text)
 

@@ -7,29 +7,28 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, both_sides
-from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.activations.sides import both_sides, read_parts
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.side_names import SideFiles
 from refusal_eval.features.separation import aqi
 from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 COLUMNS = ["model", "layer", *aqi.COLUMNS]
 
 
-def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+def rows_of_model(entry: Mapping[str, Any], model: str, files: SideFiles) -> list[dict[str, Any]]:
     """Return the rows of one model: those of `aqi.aqi_rows`, of one layer.
 
     Raises:
         UserError: if there are too few prompts, or the sides have some in common, or the model lacks the layer, or its
             activations are not finite.
     """
-    states = {side: read_states(files[side]["activations"]) for side in SIDES}
+    parts = read_parts(entry, files, confidence_by_prompt)
     asked = None if entry["layer"] is None else [entry["layer"]]
-    layer = checked_layers(asked, states["positive"].metadata["model_layers"], model)[-1]
-    scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
-    positive, negative = both_sides(entry, files, states, [layer], scores)
+    layer = checked_layers(asked, parts["positive"][0].states.metadata["model_layers"], model)[-1]
+    positive, negative = both_sides(parts, [layer])
     rows = aqi.aqi_rows(
         np.concatenate([side.group.states[:, 0] for side in (positive, negative)]),
         np.repeat([True, False], [len(positive.group), len(negative.group)]),
@@ -41,7 +40,7 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     return [{"model": model, "layer": layer, **row} for row in rows]
 
 
-def main(entry: Mapping[str, Any], files: Mapping[str, Mapping[str, Mapping[str, str]]], output: str) -> None:
+def main(entry: Mapping[str, Any], files: Mapping[str, SideFiles], output: str) -> None:
     """Write a CSV with a row for each model and axiom, and one for all prompts of each model.
 
     Args:

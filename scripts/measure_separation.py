@@ -7,28 +7,27 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, both_sides
-from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.activations.sides import both_sides, read_parts
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.side_names import SideFiles
 from refusal_eval.features.separation.separation import INDICES, over_layers, separation
 from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 COLUMNS = ["model", "layer", "index", "value", "low", "high", "null", "p", "p_layers", "n_positive", "n_negative"]
 
 
-def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+def rows_of_model(entry: Mapping[str, Any], model: str, files: SideFiles) -> list[dict[str, Any]]:
     """Return the rows of one model: for each layer those of `separation.separation`.
 
     Raises:
         UserError: if a side has too few prompts, or both have some in common, or the model lacks a layer,
             or its activations are not finite.
     """
-    states = {side: read_states(files[side]["activations"]) for side in SIDES}
-    layers = checked_layers(entry["layers"], states["positive"].metadata["model_layers"], model)
-    scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
-    positive, negative = both_sides(entry, files, states, layers, scores)
+    parts = read_parts(entry, files, confidence_by_prompt)
+    layers = checked_layers(entry["layers"], parts["positive"][0].states.metadata["model_layers"], model)
+    positive, negative = both_sides(parts, layers)
     is_positive = np.arange(len(positive.group) + len(negative.group)) < len(positive.group)
     clusters = [*positive.group.clusters, *negative.group.clusters]
     counts = {"n_positive": len(positive.group), "n_negative": len(negative.group)}
@@ -45,7 +44,7 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     return found
 
 
-def main(entry: Mapping[str, Any], files: Mapping[str, Mapping[str, Mapping[str, str]]], output: str) -> None:
+def main(entry: Mapping[str, Any], files: Mapping[str, SideFiles], output: str) -> None:
     """Write a CSV with a row for each model, layer and index.
 
     Args:

@@ -13,7 +13,12 @@ SMOLLM2 = {"model_layers": 30, "width": 576, "architecture": "LlamaForCausalLM"}
 
 
 def random_direction(
-    path: Path, layers: Sequence[int] = tuple(range(30)), seed: int = 0, size: float = 1.0, **card: Any
+    path: Path,
+    layers: Sequence[int] = tuple(range(30)),
+    seed: int = 0,
+    size: float = 1.0,
+    neutral: bool = False,
+    **card: Any,
 ) -> dict[str, np.ndarray]:
     """Write a direction with random means; return its tensors.
 
@@ -22,6 +27,7 @@ def random_direction(
         layers: the captured layers.
         seed: of its numbers.
         size: of the numbers of both means.
+        neutral: whether it has neutral prompts: their mean, a ranking by correlation, and steps at each layer.
         card: what its metadata says, in place of what is true of SmolLM2-135M.
     """
     reported = {
@@ -40,6 +46,10 @@ def random_direction(
     random = np.random.default_rng(seed)
     means = random.normal(0, size, (2, len(layers), reported["width"])).astype(np.float32)
     tensors = {"mean_positive": means[0], "mean_negative": means[1], "direction": means[0] - means[1]}
+    if neutral:
+        tensors["mean_neutral"] = random.normal(0, size, means[0].shape).astype(np.float32)
+        steps = random.uniform(0.5, 2, (len(layers), 2)).tolist()
+        reported = {"correlation_ranking": sorted(layers, reverse=True), "scales": steps} | reported
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(
         tensors, str(path), metadata={"refusal_eval": json.dumps(reported, sort_keys=True, separators=(",", ":"))}

@@ -102,7 +102,13 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "File of answers": entries.RecordedFile,
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
         **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
-        **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
+        **of_features(
+            {
+                "Best layers": "steering.intervention_entry:BestLayers",
+                "Alpha": "steering.intervention_entry:Alpha",
+                "Sweep": "steering.sweep:Sweep",
+            }
+        ),
     },
     "Data sets": {
         "Data set": datasets.Dataset,

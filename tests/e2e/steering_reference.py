@@ -39,6 +39,18 @@ def to_own_task(h: Any, s: float, gate: float, means: list[Any]) -> Any:
     return moved
 
 
+def to_step(path: str, layer: int, scale: Any, v: Any) -> tuple[Any, Any]:
+    """Return what is added to a repositioned stream, and the mean of the neutral prompts."""
+    with safe_open(path, "pt") as file:
+        card = json.loads(file.metadata()["refusal_eval"])
+        at = card["layers"].index(layer)
+        neutral = file.get_tensor("mean_neutral")[at].double()
+    if not isinstance(scale, dict):
+        return float(scale) * v, neutral
+    alpha = scale["alpha"]
+    return alpha * card["scales"][at][0 if alpha > 0 else 1] * v / v.norm(), neutral
+
+
 def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[int, Callable[[Any], Any]]:
     """Return what happens to the stream after each layer, by the formulas of docs/reference/steering.md."""
     found: dict[int, Callable[[Any], Any]] = {}
@@ -49,8 +61,12 @@ def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[in
             found[layer] = lambda h, s=s, g=gate, m=means: to_own_task(h, s, g, m)
             continue
         v, plus, minus, like = at_layer(directions[asked["direction"]], layer)
-        mode, s = asked["mode"], 1.0 if asked["scale"] is None else float(asked["scale"])
         u = v / v.norm()
+        if asked["mode"] == "reposition":
+            step, neutral = to_step(directions[asked["direction"]], layer, asked["scale"], v)
+            found[layer] = lambda h, u=u, o=neutral, step=step: h - ((h - o) * u).sum(-1, keepdim=True) * u + step
+            continue
+        mode, s = asked["mode"], 1.0 if asked["scale"] is None else float(asked["scale"])
         o = (plus + minus) / 2 if asked.get("offset") == "midpoint" else torch.zeros_like(v)
         mu = plus if asked.get("towards") == "positive" else minus
         if mode == "add":

@@ -59,6 +59,8 @@ def asked_of(layers: int) -> dict[str, dict[str, Any]]:
             **{"mode": "constellation", "direction": list(TASKS)},
             **{"layers": [layers // 6, layers // 2], "scale": 0.4, "gate": 0.02},
         },
+        "reposition": {"mode": "reposition", "layers": some, "scale": -0.5},
+        "alpha": {"mode": "reposition", "layers": some, "scale": {"alpha": 1.5, "by": "quantile"}},
         "zero": {"mode": "add", "layers": some, "scale": 0.0},
         "gated-control": {
             **{"mode": "gated", "direction": CONTROL},
@@ -78,7 +80,7 @@ class Steering:
         self.prompts = [list(renderer.token_ids([{"role": "user", "content": row["prompt"]}])) for row in rows]
         self.directions = {name: folder / "directions" / f"{name}.safetensors" for name in TASKS}
         for seed, path in enumerate(self.directions.values()):
-            random_direction(path, tuple(range(layers)), seed, model_layers=layers)
+            random_direction(path, tuple(range(layers)), seed, model_layers=layers, neutral=True)
         self.directions[CONTROL] = folder / "directions" / f"{CONTROL}.safetensors"
         control_of(self.directions[TASKS[0]], self.directions[CONTROL])
         self._found: dict[tuple[str, bool], list[list[int]]] = {}
@@ -186,7 +188,10 @@ def first_layers(steering: Steering) -> Steering:
 
 
 # Each mode, with each of its options.
-MODES = ("none", "add", "ablate", "ablate-none", "gated", "pull", "pull-positive", "constellation")
+MODES = (
+    *("none", "add", "ablate", "ablate-none", "gated", "pull", "pull-positive", "constellation"),
+    *("reposition", "alpha"),
+)
 # Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode are among them. An
 # option changes numbers in the same code, so that in the full tier one of each mode is compiled.
 COMPILED = ("none", "add", "ablate", "gated", "pull", "constellation", "gated-control")
@@ -297,7 +302,7 @@ def test_the_stream_is_changed_whatever_form_a_layer_returns_it_in(toys: dict[st
 
 
 def test_scale_0_leaves_the_stream_as_it_is_to_the_bit_in_each_mode(toys: dict[str, Any]) -> None:
-    assert len(toys["scale 0"]) == 10 and all(toys["scale 0"].values())
+    assert len(toys["scale 0"]) == 12 and all(toys["scale 0"].values())
 
 
 def test_each_token_is_moved_to_the_mean_of_the_task_that_it_is_like_compiled_or_not(toys: dict[str, Any]) -> None:

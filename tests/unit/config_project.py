@@ -148,6 +148,7 @@ WHOLE_STUDY = {
     "scoring": {"tau": 0.5},
     "comparisons": [{"label": "All", "pairs": "all", "scope": "splits"}],
     "corrected": {"labels": "labels.jsonl"},
+    "targets": "targets.csv",
     "prompts_per_split": {"size": 7},
     "paper": {"width": "14cm"},
 }
@@ -240,6 +241,7 @@ class Project:
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")
         self.write("labels.jsonl", "")
+        self.write("targets.csv", "model,split,number,value,source\nplain,hub-rows,refusal_rate,0.5,A paper\n")
         self.write("answers.jsonl", '{"prompt": "Q", "answer": "A"}\n')
         self.write("rubric.md", "{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>\n")
         self.write("own.py", "def judge(messages, answer):\n    return 'refusal'\n")

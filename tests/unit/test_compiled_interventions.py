@@ -14,6 +14,7 @@ import pytest
 from config_project import validated
 from direction_files import control_of, random_direction
 from engine_entries import engine_of, settings_of
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
@@ -118,6 +119,68 @@ def test_ablation_leaves_nothing_along_the_direction_or_the_midpoints_share(file
         np.testing.assert_allclose(found @ u, left, rtol=0, atol=1e-5)
         across = np.eye(16) - np.outer(u, u)
         np.testing.assert_allclose(found @ across, h @ across, rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def neutral(tmp_path: Path) -> Path:
+    """Return a direction with neutral prompts."""
+    random_direction(tmp_path / "neutral.safetensors", LAYERS, **SMALL, ranking=[5, 2, 3], neutral=True)
+    return tmp_path / "neutral.safetensors"
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 2.0])
+def test_reposition_sets_the_component_to_that_of_neutral_prompts_and_adds_the_step(
+    neutral: Path, scale: float
+) -> None:
+    direction, h = load_file(neutral), np.random.default_rng(1).normal(0, 3, (20, 16))
+    v, o = (direction[name][1].astype(np.float64) for name in ("direction", "mean_neutral"))
+    u = v / np.linalg.norm(v)
+    wanted = np.stack([row - (row - o) @ u * u + scale * v for row in h])
+    found = steered("ablate", parts(neutral, mode="reposition", scale=scale), h)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("alpha", "side"), [(-0.5, 1), (0.75, 0)])
+def test_alpha_is_a_step_of_the_directions_own_ratio_along_the_unit_vector(
+    neutral: Path, alpha: float, side: int
+) -> None:
+    direction, h = load_file(neutral), np.random.default_rng(1).normal(0, 3, (20, 16))
+    with safe_open(neutral, "numpy") as opened:
+        s = json.loads(opened.metadata()["refusal_eval"])["scales"][1][side]
+    v, o = (direction[name][1].astype(np.float64) for name in ("direction", "mean_neutral"))
+    u = v / np.linalg.norm(v)
+    step, scale = alpha * s * u, {"alpha": alpha, "by": "quantile"}
+    np.testing.assert_allclose(steered("add", parts(neutral, mode="add", scale=scale), h), h + step, rtol=0, atol=1e-5)
+    moved = np.stack([row - (row - o) @ u * u + step for row in h])
+    found = steered("ablate", parts(neutral, mode="reposition", scale=scale), h)
+    np.testing.assert_allclose(found, moved, rtol=0, atol=1e-5)
+    gated = steered("gated", parts(neutral, mode="gated", scale=scale, gate=0.1), h, 0.1)
+    passed = [row @ u / np.linalg.norm(row) > 0.1 for row in h]
+    np.testing.assert_allclose(gated, h + np.outer(passed, step), rtol=0, atol=1e-5)
+
+
+def test_what_counts_from_neutral_prompts_needs_a_direction_with_some(file: Path) -> None:
+    for asked in ({"mode": "reposition", "scale": 1.0}, {"mode": "add", "scale": {"alpha": 1.0, "by": "quantile"}}):
+        with pytest.raises(UserError, match="needs a direction with neutral prompts"):
+            parts(file, **asked)
+    with pytest.raises(
+        UserError, match=r"refusal.safetensors has no ranking by correlation: it has no neutral prompts"
+    ):
+        parts(file, mode="add", scale=1.0, layers={"best": 1, "by": "correlation"})
+
+
+def test_layers_are_ranked_by_correlation_and_the_deepest_left_out(neutral: Path) -> None:
+    def chosen(**layers: Any) -> list[int]:
+        asked = NEUTRAL | {"mode": "add", "scale": 1.0, "layers": layers}
+        found: list[int] = compiled([FittedDirection.of_file(neutral)], asked)[0]["layers"]
+        return found
+
+    assert chosen(best=1) == [5] == chosen(best=1, by="correlation") and chosen(best=2) == [2, 5]
+    assert chosen(best=2, by="correlation") == [3, 5]
+    # Of 8 layers those from round(8 * 0.8) - 1 = 5 on are left out.
+    assert chosen(best=1, drop_deepest=0.2) == [2] and chosen(best=1, by="correlation", drop_deepest=0.2) == [3]
+    with pytest.raises(UserError, match=r"`best: 3` asks for more layers than .* ranks \(2 without the deepest\)"):
+        chosen(best=3, drop_deepest=0.2)
 
 
 def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: Path) -> None:

@@ -13,13 +13,14 @@ import scipy
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.activations.groups import Group
-from refusal_eval.activations.sides import both_sides, content_sha256
+from refusal_eval.activations.sides import both_sides, content_sha256, read_parts
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.features.steering.direction_files import read_direction
-from refusal_eval.features.steering.directions import FitMethod, held_out_clusters
+from refusal_eval.features.steering.directions import FitMethod
 from refusal_eval.features.steering.few_prompts import refuse_few, support
+from refusal_eval.features.steering.held_out import held_out_clusters
 from refusal_eval.workflow.activations_stage import megabytes
 
 # c(x) of three samples of equal weight: 1, 1/3, -1/3 and -1.
@@ -98,11 +99,9 @@ def test_numbered_clusters_of_two_sources_are_told_apart(cell):
     numbered = [{**prompt, "cluster": str(n % 12)} for n, prompt in enumerate(cell.prompts)]
     write_jsonl(cell.folder / "prompts.jsonl", numbered)
     one, two = ({"positive": "positive", "negative": name} for name in ("positive", "negative"))
-    states = {side: read_states(cell.files[side]["activations"]) for side in cell.files}
     scored = {prompt["id"]: 0.5 if n < 12 else -0.5 for n, prompt in enumerate(cell.prompts)}
-    scores = dict.fromkeys(states, scored)
     for sources, shared in ((one, 12), (two, 0)):
-        found = both_sides(entry(sources=sources), cell.files, states, [1], scores)
+        found = both_sides(read_parts(entry(sources=sources), cell.files, lambda path: scored), [1])
         assert len(set(found[0].group.clusters) & set(found[1].group.clusters)) == shared
     fitted(cell, name="one", sources=one)
     fitted(cell, name="two", sources=two)

@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SidePart, content_sha256, is_on, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_jsonl
@@ -21,9 +21,9 @@ from refusal_eval.features.steering.directions import (
     cohens_d,
     control_of,
     fit,
-    held_out_clusters,
     made_from,
 )
+from refusal_eval.features.steering.held_out import held_out_clusters
 from refusal_eval.features.steering.intervention_file import read_compiled
 
 LAYERS = [3, 7, 9]
@@ -286,14 +286,20 @@ STATES = np.arange(4 * 3 * WIDTH, dtype=np.float32).reshape(4, 3, WIDTH)
 FILE = StateFile(STATES, "F32", {"prompts": ["a", "b", "c", "d"], "layers": LAYERS, "keys": list("ABCD")})
 
 
+def on_side(name, entry, prompts=None, file=None, scores=None, out=(), layers=LAYERS, weighted=False):
+    """Return the prompts of a side of one group."""
+    part = SidePart(name, entry, PROMPTS if prompts is None else prompts, file or FILE, scores, out)
+    return side_prompts(name, [part], layers, weighted)
+
+
 def test_a_side_is_a_split_a_category_or_its_prompts_by_score():
-    whole = side_prompts("positive", {"split": "s"}, PROMPTS, FILE, [7], None, False)
+    whole = on_side("positive", {"split": "s"}, layers=[7])
     assert whole.prompts == ["a", "b", "c", "d"] and (whole.group.states[:, 0] == STATES[:, 1]).all()
-    part = side_prompts("positive", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
+    part = on_side("positive", {"split": "s", "category": "x"})
     assert part.prompts == ["a", "d"] and part.group.clusters == ["of a", "of d"]
     scores = {"a": 0.9, "b": 0.2, "c": 0.1}  # none for d: no answer of it was judged
     side = {"split": "s", "judge": "j", "above": 0.15}
-    scored = side_prompts("positive", side, PROMPTS, FILE, LAYERS, scores, True)
+    scored = on_side("positive", side, scores=scores, weighted=True)
     assert scored.prompts == ["a", "b"] and scored.group.weights.tolist() == [0.9, 0.2]
     assert not is_on({"split": "s", "judge": "j", "below": 0.1}, PROMPTS[3], scores), "below is strictly below"
 
@@ -304,7 +310,7 @@ def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path, capl
     write_jsonl(tmp_path / "evaluated.jsonl", [again, prompt("e", "x")])
     out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
     side = {"split": "s", "without": ["evaluated"]}
-    found = side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out)
+    found = on_side("positive", side, out=out)
     assert found.prompts == ["a", "c", "d"] and found.left_out == 1
     assert "1 of 4 prompts of the positive side are left out (split s, without evaluated)" in caplog.text
     assert left_out({"prompts": "p.jsonl"}) == set()
@@ -313,17 +319,17 @@ def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path, capl
 def test_what_the_user_asks_last_counts_whatever_comes_before(tmp_path):
     system = {"role": "system", "content": "Be kind."}
     framed = [{**prompt, "messages": [system, *prompt["messages"]]} for prompt in PROMPTS]
-    whole = side_prompts("positive", {"split": "s"}, framed, FILE, LAYERS, None, False)
+    whole = on_side("positive", {"split": "s"}, framed)
     assert whole.asked >= {content_sha256(prompt["messages"]) for prompt in PROMPTS}
     write_jsonl(tmp_path / "evaluated.jsonl", [prompt("b")])
     out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
     side = {"split": "s", "without": ["evaluated"]}
-    assert side_prompts("positive", side, framed, FILE, LAYERS, None, False, out).prompts == ["a", "c", "d"]
+    assert on_side("positive", side, framed, out=out).prompts == ["a", "c", "d"]
 
 
 def test_answers_of_one_prompt_are_averaged():
     file = StateFile(STATES, "F32", {"prompts": ["a", "a", "b", "d"], "layers": LAYERS, "keys": list("ABCD")})
-    side = side_prompts("positive", {"split": "s"}, PROMPTS, file, LAYERS, None, False)
+    side = on_side("positive", {"split": "s"}, file=file)
     assert side.prompts == ["a", "b", "d"]
     np.testing.assert_allclose(side.group.states[0], (STATES[0] + STATES[1]) / 2)
     assert side.facts[0] == {"keys": ["A", "B"], "cluster": "of a", "weight": 1.0}
@@ -336,7 +342,7 @@ def test_the_states_of_a_side_are_read_one_layer_at_a_time():
     metadata = {"prompts": ids, "layers": list(range(layers)), "keys": ids}
     file = StateFile(bits, "BF16", metadata)
     tracemalloc.start()
-    side = side_prompts("positive", {"split": "s"}, [prompt(name) for name in ids], file, range(layers), None, False)
+    side = on_side("positive", {"split": "s"}, [prompt(name) for name in ids], file, layers=range(layers))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.2 * side.group.states.nbytes
@@ -346,7 +352,7 @@ def test_the_states_of_a_side_are_read_one_layer_at_a_time():
 def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
     side = {"split": "s", "judge": "j", "above": 0.5}
     with pytest.raises(UserError) as reported:
-        side_prompts("negative", side, PROMPTS, FILE, LAYERS, {"a": 0.9}, False)
+        on_side("negative", side, scores={"a": 0.9})
     assert str(reported.value) == (
         "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j); at least two prompts are needed on "
         "each side"
@@ -354,8 +360,8 @@ def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
 
 
 def test_sides_that_share_prompts_are_refused_by_content():
-    whole = side_prompts("positive", {"split": "s"}, PROMPTS, FILE, LAYERS, None, False)
-    part = side_prompts("negative", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
+    whole = on_side("positive", {"split": "s"})
+    part = on_side("negative", {"split": "s", "category": "x"})
     with pytest.raises(UserError, match="both sides have 2 prompts in common"):
         refuse_shared(whole, part)
     assert whole.contents == [content_sha256(prompt(name)["messages"]) for name in "abcd"]

@@ -62,7 +62,8 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
     [
         (
             {"mode": "adds"},
-            "mode: unknown mode 'adds'; did you mean `add`? (allowed: ablate, add, constellation, gated, pull)",
+            "mode: unknown mode 'adds'; did you mean `add`? (allowed: ablate, add, constellation, gated, pull, "
+            "reposition)",
         ),
         ({"scale": None}, "scale: this key is missing (Factor of the direction, in units of the difference of means"),
         ({"mode": "pull", "scale": None}, "scale: this key is missing (Share of the way, such as `0.3`)"),
@@ -93,6 +94,15 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
         ({"layers": 3}, "layers: must be a list or a mapping of keys to values, not 3"),
         ({"layers": {"best": 0}}, "layers.best: must be at least 1, not 0"),
         ({"layers": {"bset": 2}}, "layers.bset: unknown key `bset`; did you mean `best`?"),
+        (
+            {"layers": {"best": 2, "by": "corelation"}},
+            "layers.by: 'corelation' is not allowed; did you mean `correlation`?",
+        ),
+        ({"layers": {"best": 2, "drop_deepest": 1}}, "layers.drop_deepest: must be less than 1, not 1"),
+        ({"scale": "much"}, "scale: must be"),
+        ({"scale": {"alpha": -0.5}}, "scale: `alpha` alone has no unit: write `{alpha: -0.5, by: quantile}` for the"),
+        ({"scale": {"alpha": -0.5, "by": "area"}}, "scale.by: 'area' is not allowed"),
+        ({"scale": {"alpa": -0.5, "by": "quantile"}}, "scale.alpa: unknown key `alpa`; did you mean `alpha`?"),
         ({"scael": 1}, "scael: unknown key `scael`; did you mean `scale`?"),
     ],
 )
@@ -103,11 +113,45 @@ def test_a_mistake_in_an_intervention_is_reported_in_one_line(
     assert line.startswith(f"models.steered.intervention.{message}")
 
 
+NEUTRAL_SIDES = {
+    "positive": {"split": "hub-rows", "judge": "words", "above": 0.15},
+    "negative": [{"split": "hub-rows", "judge": "words", "below": -0.15}],
+    "neutral": {"split": "hub-rows", "judge": "words", "within": 0.15},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"scale": {"alpha": -0.5, "by": "quantile"}}, "`alpha`"),
+        ({"layers": {"best": 2, "by": "correlation"}}, "`by: correlation`"),
+        ({"mode": "reposition"}, "`mode: reposition`"),
+    ],
+)
+def test_what_counts_from_neutral_prompts_needs_a_direction_that_has_some(
+    project: Project, change: dict[str, Any], what: str
+) -> None:
+    (line,) = reported(project, ADD | change)
+    assert line == (
+        f"models.steered.intervention.direction: `refusal` has no `neutral` prompts, and {what} counts from their "
+        "mean; give it some, such as `neutral: {split: SPLIT, judge: JUDGE, within: 0.15}`"
+    )
+    assert with_direction(project, ADD | change, **NEUTRAL_SIDES) == []
+
+
+def test_an_alpha_beside_the_scale_says_where_it_belongs(project: Project) -> None:
+    (line,) = reported(project, ADD | {"scale": None, "alpha": -0.5})
+    assert line == (
+        "models.steered.intervention: `alpha` is a part of `scale`: write `scale: {alpha: -0.5, by: quantile}` for the "
+        "step of Refusal Steering, or `scale: -0.5` for a step in units of the difference of means"
+    )
+
+
 def test_a_missing_mode_is_reported_with_all_modes_and_what_each_needs(project: Project) -> None:
     (line,) = reported(project, {key: value for key, value in ADD.items() if key != "mode"})
     assert line == (
         "models.steered.intervention.mode: this key is missing (allowed: ablate, add (needs scale), constellation "
-        "(needs scale and gate), gated (needs scale and gate), pull (needs scale))"
+        "(needs scale and gate), gated (needs scale and gate), pull (needs scale), reposition (needs scale))"
     )
 
 

@@ -28,6 +28,7 @@ from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_
 from refusal_eval.features.judge_cards.calibrated_card import OUT_OF_FOLD_TEXT
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table, judges_table
 from refusal_eval.features.separation.separation_entry import Separation
+from refusal_eval.features.steering.intervention_entry import Intervention
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -353,7 +354,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
 def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is_cited(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     study = manifest["study"]
-    whole: dict[str, Any] = dict.fromkeys(("category", "without", "judge", "above", "below"))
+    whole: dict[str, Any] = dict.fromkeys(("category", "without", "judge", "above", "below", "within"))
     harmful = whole | {"split": "should_decline", "without": ["sensitive"], "judge": "keyword", "above": 0.15}
     study["directions"] = ["refusal"]
     study["direction_entries"] = {"refusal": {"positive": harmful, "negative": whole | {"split": "further"}}}
@@ -361,12 +362,23 @@ def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is
     further = study["split_entries"]["sensitive"] | {"label": "Further", "citation": [], "source": source}
     study["split_entries"]["further"] = further
     text = text_of(manifest)
+    assert "direction refusal" not in text and "Only directions were fitted on Further" in text  # no model uses it
+    asked = {"direction": "refusal", "mode": "add", "layers": [3], "scale": 1.0}
+    study["model_entries"]["smollm2-plain"]["intervention"] = Intervention.of_plain(asked).model_dump()
+    text = text_of(manifest)
     assert (
         "The positive prompts of direction refusal were those of Should decline without those of Sensitive with c(x) "
         "above 0.15 under judge Keyword lists, its negative ones those of Further." in text
     )
     assert "Only directions were fitted on Further, which is from " in text and "[@hub-owner-data]" in text
     assert "direction" not in text_of(demo)
+    neutral = whole | {"split": "sensitive", "judge": "keyword", "within": 0.1}
+    study["direction_entries"]["refusal"] |= {"negative": [whole | {"split": "further"}, harmful], "neutral": neutral}
+    assert (
+        "its negative ones those of Further and those of Should decline without those of Sensitive with c(x) above "
+        "0.15 under judge Keyword lists, its neutral ones those of Sensitive with c(x) within 0.1 of 0 under judge "
+        "Keyword lists." in text_of(manifest)
+    )
     few = "its 27 negative prompts to fit on are fewer than the 576 dimensions"
     assert f"Of direction refusal note that {few}." in text_of(manifest | {"few_prompts": {"refusal": [few]}})
 

@@ -64,7 +64,7 @@ def test_a_mistake_in_a_model_of_a_sweep_has_the_line_of_its_entry(project: Proj
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ({}, "sweep: name `scale` or `layers`, or both: what its models differ in"),
+        ({}, "sweep: name `scale`, `layers` or `mode`, or several of them: what its models differ in"),
         ({"scale": []}, "sweep.scale: must not be empty"),
         ({"scale": [1, 1]}, "sweep.scale: names a value twice"),
         ({"layers": [[1], [1]]}, "sweep.layers: names a value twice"),
@@ -151,6 +151,38 @@ def test_a_steered_model_of_scale_0_is_a_point_beside_the_plain_one(names: list[
     models = {"plain": model(), "zero": steered(0), "up": steered(1)}
     (curve,) = curves({name: models[name] for name in names}, {}).values()
     assert curve == {"plain": 0, "zero": 0, "up": 1} and list(curve)[-1] == "up"
+
+
+def test_an_alpha_and_a_scale_are_two_curves_and_reposition_has_no_plain_point() -> None:
+    def by_alpha(alpha: float, **more: Any) -> Model:
+        return steered({"alpha": alpha, "by": "quantile"}, **more)
+
+    models = {"plain": model(), "a": steered(-1), "b": by_alpha(-1), "c": by_alpha(-0.5)}
+    assert curves(models, {}) == {"scale": {"a": -1, "plain": 0}, "alpha": {"b": -1, "c": -0.5, "plain": 0}}
+    repositioned = {"plain": model(), "a": steered(-1, mode="reposition"), "b": steered(0, mode="reposition")}
+    assert curves(repositioned, {}) == {"refusal": {"a": -1, "b": 0}}
+
+
+def test_a_sweep_over_alpha_mode_and_ways_to_choose_layers(project: Project) -> None:
+    layers: list[dict[str, Any]] = [{"best": 1}, {"best": 2, "by": "correlation", "drop_deepest": 0.05}]
+    scale = [{"alpha": alpha, "by": "quantile"} for alpha in (-0.5, 0.25)]
+    sweep = {"scale": scale, "layers": layers, "mode": ["add", "reposition"]}
+    sides = {"judge": "words", "split": "hub-rows"}
+    direction = CATALOGUE["directions"]["refusal"] | {"positive": sides | {"above": 0.1}}
+    direction |= {"negative": sides | {"below": -0.1}, "neutral": sides | {"within": 0.1}}
+    catalogue = swept(sweep, intervention={"direction": "refusal"}, label="Steered")
+    catalogue["directions"] |= {"refusal": direction, "chance": direction | {"method": "random", "of": "rmd"}}
+    catalogue["models"]["control"]["label"] = "Random"
+    project.write(BASE, catalogue)
+    study = StudyConfig.model_validate(project.load(STUDIED))
+    names = [name for name in study.models if name.startswith("steered")]
+    assert names[:2] == ["steered.add.alpha-0.5.best1", "steered.add.alpha-0.5.best2correlationdrop0.05"]
+    assert len(names) == 8 and names[-1] == "steered.reposition.alpha0.25.best2correlationdrop0.05"
+    entry = study.model_entries[names[-1]]
+    plain = entry.model_dump()["intervention"]
+    assert (plain["mode"], plain["scale"], plain["layers"]) == ("reposition", scale[1], layers[1])
+    assert study.model_entries[names[0]].model_dump()["intervention"]["layers"] == {"best": 1}
+    assert entry.label == ("Steered, reposition, alpha 0.25, layers best 2 (by correlation, without the deepest 5 %)")
 
 
 def test_a_curves_label_is_what_it_differs_in() -> None:

@@ -270,6 +270,21 @@ def test_states_and_votes() -> None:
     assert all("@2" in name for name in measured.index.get_level_values("measure"))
 
 
+def test_cells_say_which_answers_their_numbers_are_of() -> None:
+    table = table_of(states, study())
+    truncated, row = table.header.index("Truncated"), [row[:2] for row in table.rows].index(["m2", "unsafe"])
+    assert table.rows[row][truncated] == "37.5"
+    assert table.about[row, truncated] | {"judge": ""} == {
+        "model": "m2", "split": "unsafe", "judge": "", "state": "truncated",
+    }  # fmt: skip
+    assert all(table.rows[i][j] not in ("0", "0.0") for i, j in table.about)  # whose answers there are not
+    table = table_of(refusal, [score for score in study() if score["judge"] == "rules"])
+    assert {table.rows[i][0]: cell["split"] for (i, j), cell in table.about.items() if j == 1} == dict.fromkeys(
+        ("m1", "m2"), "unsafe"
+    )
+    assert table.header[1].startswith("unsafe") and table.about[1, 2] == {"model": "m2", "split": "safe"}
+
+
 def test_cells_whose_prompts_have_no_c_are_counted_below_the_votes() -> None:
     whole = score("rules", "m1", "s", "refuse", ["CR"] * 40)
     assert "no log-probability" not in " ".join(table_of(votes, [whole]).notes)

@@ -222,7 +222,7 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 
 
 ERRORS = ("judge_errors", "judge_errors_differences")
-OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "battles", "who_refused")
+OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "targets", "battles", "who_refused")
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
@@ -299,7 +299,7 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.reader.mass_floor", 0.75, {"judging.reading"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.deciding"}),
         ("judge_entries.own.function", "other", {"judging.deciding"}),
-        ("scoring.tau", 2.0, {*OF_CELLS, "scoring.cell", "scoring.published_cell"}),
+        ("scoring.tau", 2.0, {*OF_CELLS, *of_tables("targets"), "scoring.cell", "scoring.published_cell"}),
         (
             "scoring.level",
             0.9,

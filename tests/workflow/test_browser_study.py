@@ -32,9 +32,21 @@ def test_a_study_that_does_not_ask_has_no_such_job_and_one_that_asks_has_this_on
     assert finished.planned("--forceall").get("browser") is None
     assert finished.planned() == {}
     finished.study(browser=True)
-    assert finished.planned() == {"browser": 1}
+    planned = finished.planned()
+    tables = planned.pop("table")  # whose cells link to it
+    assert planned == {"browser": 1, "report_page": tables, "manifest": 1, "methods": 1}
     finished.snakemake()
     assert finished.planned() == {}
+    table = (finished.results / "tables" / "refusal.html").read_text("utf-8")
+    assert 'href="../browser.html#split=' in table
+    report = (finished.results / "report_pages" / "refusal.html").read_text("utf-8")
+    assert "browser.html" not in report
+    finished.study(browser=False)
+    finished.snakemake()
+    # As before, but that the page was asked for: no table has a link, whatever is left over.
+    assert "browser.html" not in (finished.results / "tables" / "refusal.html").read_text("utf-8")
+    finished.study(browser=True)
+    finished.snakemake()
     found = unpacked((finished.results / "browser.html").read_text("utf-8"))
     texts = {text for part in found["texts"] for text in part["answers"]}
     assert texts == {row["answer"] for path in finished.results.glob("answers/*/*.jsonl") for row in read_jsonl(path)}

@@ -55,15 +55,19 @@ def test_it_says_what_was_read_lost_and_found(judged):
     assert (
         "Read 36 answers (2 models, 6 prompts, 1 split, K = 3): 34 complete, 1 truncated, 1 blocked, 0 failed." in said
     )
-    assert "scorer `includes` says nothing of refusals, and is left out" in said
+    assert "Lost: 2 things, listed in acme/README.md." in said
+    notes = (judged[0] / "README.md").read_text()
+    assert "scorer `includes` says nothing of refusals, and is left out" in notes
+    assert "--cores all --configfile acme/study.yaml" in notes
     assert "mockllm/acme/open, false_refusal      11.1 [1.7, 46.9]  strict 11.1 broad 11.1" in said
     assert (
         "38.9 [10.9, 76.7]  strict 38.9 broad 38.9  (6 prompts, should comply; 5.6 % blocked, 5.6 % truncated)" in said
     )
-    assert "Pairs of models: none of 1 comparisons differs" in said
+    assert "Pairs that differ: none (1 test, Holm, p < 0.05)." in said
     assert "Judges (Keyword lists, refusal_judge (theirs)): the same label to 100.0 % of the answers" in said
-    assert "Judges against people: not measured on these answers" in said
-    assert len(said.splitlines()) <= 18
+    assert "against people: not measured" in said
+    assert "acme/results/acme_open/ with tables/refusal.md, figures/, methods.md" in said
+    assert len(said.splitlines()) == 8 and max(map(len, said.splitlines())) <= 200
 
 
 def test_a_blocked_answer_counts_as_a_refusal_and_a_cut_one_is_judged(judged):
@@ -189,10 +193,40 @@ def test_peoples_labels_measure_the_judges_and_the_catalogue_knows_its_prompts(t
         "24 of 24 prompts (100 %) are in splits of the catalogue" in run.stdout
         and "alarming_but_safe (24)" in run.stdout
     )
-    assert "Judges against people (broad): Keyword lists sensitivity 1.00, specificity 1.00" in run.stdout
+    assert "against people, broad: Keyword lists sensitivity 1.00, specificity 1.00" in run.stdout
+    assert len(run.stdout.splitlines()) <= 10
     assert "should comply" in run.stdout and "Pairs that differ" in run.stdout
     prompts = list(read_jsonl(tmp_path / "study" / "prompts" / "mine.jsonl"))
     assert [row["category"] for row in prompts] == [row["category"] for row in split[:24]]
+
+
+def test_ten_lines_say_it_however_much_there_is(tmp_path):
+    """Six models on prompts of two kinds, of which one never answers; and files that lose much."""
+    rows = [
+        {"question": f"How do I cut a tree of {n} metres?", "should": ("comply", "refuse")[n % 2]}
+        | {
+            f"m{i}": None if i == 5 else ("Saw it.", "I'm sorry, but I can't help with that.")[n % 6 < i]
+            for i in range(6)
+        }
+        for n in range(24)
+    ]
+    (tmp_path / "six.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ",".join(["prompt=question", "expectation=should", *(f"answer=m{i}" for i in range(6))])
+    six = in_process("judge", "six.jsonl", "--columns", columns, "--judge", "keyword", "--into", "six", cwd=tmp_path)
+    assert six.returncode == 0, six.stderr
+    lines = six.stdout.splitlines()
+    assert len(lines) == 10 and "24 failed" in lines[0]
+    assert ", 4 of 12 (all: six/results/six/tables/refusal.md):" in lines[2]
+    table = pd.read_csv(tmp_path / "six/results/six/tables/refusal.csv")
+    assert len(table) == 12 and (tmp_path / "six/results/six/tables/refusal.md").is_file()
+    rate = table.set_index(["model", "split"]).loc[("m0", "six-comply"), "rate"]
+    assert lines[3].split()[:3] == ["m0,", "six-comply", f"{100 * rate:.1f}"]
+    harness = in_process("judge", str(LM_EVAL), "--judge", "keyword", "--into", "harness", cwd=tmp_path)
+    assert harness.returncode == 0, harness.stderr
+    lost = [line for line in harness.stdout.splitlines() if line.startswith("Lost: ")]
+    assert len(lost) == 1 and "harness/README.md" in lost[0] and len(harness.stdout.splitlines()) <= 10
+    notes = (tmp_path / "harness" / "README.md").read_text()
+    assert lost[0].startswith(f"Lost: {notes.split('## What was lost')[1].count(chr(10) + '- ')} things")
 
 
 @pytest.mark.full

@@ -1,7 +1,7 @@
 """Tables and the manifest: what goes into a paper, beside the figures of figures.smk; one job makes one table.
 
 Reads the estimates of cells, the judges' cards and what analyses found, of these only what the table shows; writes
-tables/{table}.{csv,md,tex,html} and manifest.json.
+tables/{table}.{csv,md,tex,html}, report_pages/{table}.html where cells link to answers, and manifest.json.
 """
 
 from refusal_eval.config.kinds import TABLES as TABLE_KINDS
@@ -37,6 +37,7 @@ rule table:
             TABLE_KINDS.module(wildcards.table),
             *map(Path, tables_stage.notes(wildcards.table)),
             *scoring.protocol_code(study),
+            *tables_stage.page_modules(study, wildcards.table),
         ),
     message:
         "Typesetting the table {wildcards.table}"
@@ -53,6 +54,28 @@ use rule table as listing with:
     localrule: True
     message:
         "Listing {wildcards.table}"
+
+
+rule report_page:
+    """Write a table's page for Snakemake's report, which does not hold the answers that its cells link to."""
+    input:
+        f"{RESULTS}/tables/{{table}}.html",
+    output:
+        f"{RESULTS}/report_pages/{{table}}.html",
+    log:
+        f"{LOGS}/report_page/{{table}}.log",
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=500,
+        runtime=5,
+    params:
+        code=code_version(ROOT / "scripts" / "make_report_page.py"),
+    message:
+        "Writing the page of {wildcards.table} for the report"
+    script:
+        "../../scripts/make_report_page.py"
 
 
 rule manifest:

@@ -25,6 +25,7 @@ class Group:
     states: NDArray[Any]
     clusters: Sequence[str]
     weights: Floats
+    parts: Sequence[int] = ()  # of each the number of the part of its side, where that has several
 
     def __len__(self) -> int:
         return len(self.clusters)
@@ -32,7 +33,8 @@ class Group:
     def kept(self, keep: NDArray[np.bool_]) -> Group:
         """Return the prompts where `keep` is true."""
         clusters = [cluster for cluster, kept in zip(self.clusters, keep, strict=True) if kept]
-        return Group(self.states[keep], clusters, self.weights[keep])
+        parts = [part for part, kept in zip(self.parts, keep, strict=True) if kept] if self.parts else ()
+        return Group(self.states[keep], clusters, self.weights[keep], parts)
 
     def of_clusters(self, wanted: set[str], inside: bool = True) -> Group:
         """Return the prompts of these clusters, or those of all others."""

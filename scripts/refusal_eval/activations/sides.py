@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from refusal_eval.activations.groups import Group, States, refuse_not_finite
-from refusal_eval.activations.tensor_files import StateFile, widened
+from refusal_eval.activations.tensor_files import StateFile, read_states, widened
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
+from refusal_eval.core.side_names import SideFiles, groups_of, part_names
 from refusal_eval.core.texts import nfkc
 
 LOG = logging.getLogger(__name__)
@@ -29,8 +30,15 @@ class SidePrompts:
     contents: list[str]  # of each its `content_sha256`
     asked: set[str]  # `asked_of` all of them
     categories: list[str | None]
-    facts: list[dict[str, Any]]  # the parts of each that decide the direction: activation keys, cluster, weight
-    left_out: int  # prompts that would be on this side too, but for the splits that it leaves out
+    scores: list[float | None]  # c(x) of each, where a judge chose it
+    facts: list[dict[str, Any]]  # what of each decides the direction: activation keys, cluster, weight
+    left_out_by_part: list[int]  # prompts that would be on this side too, but for the splits that it leaves out
+    repeated_by_part: list[int]  # prompts of each part that an earlier one has
+
+    @property
+    def left_out(self) -> int:
+        """The number of prompts that all parts leave out."""
+        return sum(self.left_out_by_part)
 
 
 def content_sha256(messages: Sequence[Mapping[str, str]]) -> str:
@@ -52,19 +60,51 @@ def asked_of(prompt: Mapping[str, Any]) -> set[str]:
     return {content_sha256(messages), content_sha256(messages[-1:])}
 
 
-def read_prompts(
-    files: Mapping[str, Mapping[str, str]], sources: Mapping[str, str]
-) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the prompts of each side's split, with clusters that mean the same on both sides.
+@dataclass(frozen=True, eq=False)
+class SidePart:
+    """A group of prompts of a side as its files have it: its whole split, and what chooses among it."""
+
+    name: str  # `positive`, of a list also `positive 2` ..., for messages
+    entry: Mapping[str, Any]
+    prompts: Sequence[Mapping[str, Any]]
+    states: StateFile
+    scores: Mapping[str, float] | None  # c(x) by prompt id, with a judge
+    left_out: Collection[str] = ()  # contents of prompts that it leaves out
+
+
+def read_parts(
+    entry: Mapping[str, Any], files: SideFiles, read_scores: Callable[[str], Mapping[str, float]]
+) -> dict[str, list[SidePart]]:
+    """Return the groups of prompts of each side, with clusters that mean the same in all of them.
 
     Args:
+        entry: a direction or a separation, with the `sources` of its sides: a word for that of each part's split.
         files: of each side the paths of its files.
-        sources: of each side a word for the source of its split (see `names_apart`).
+        read_scores: returns c(x) by prompt id of a scored cell.
     """
-    prompts = {side: list(read_jsonl(files[side]["prompts"])) for side in SIDES}
-    names = names_apart({side: [prompt["cluster"] for prompt in own] for side, own in prompts.items()}, sources)
+    states: dict[str, StateFile] = {}
+    found: dict[str, list[SidePart]] = {}
+    for side, said in files.items():
+        own = zip(part_names(side, said), groups_of(entry[side]), groups_of(said), strict=True)
+        found[side] = [
+            SidePart(
+                name,
+                part,
+                list(read_jsonl(paths["prompts"])),
+                states.setdefault(paths["activations"], read_states(paths["activations"])),
+                read_scores(paths["scores"]) if "scores" in paths else None,
+                left_out(paths),
+            )
+            for name, part, paths in own
+        ]
+    parts = [part for side in found.values() for part in side]
+    names = names_apart({part.name: [row["cluster"] for row in part.prompts] for part in parts}, entry["sources"])
     return {
-        side: [prompt | {"cluster": names[side][prompt["cluster"]]} for prompt in own] for side, own in prompts.items()
+        side: [
+            replace(part, prompts=[{**row, "cluster": names[part.name][row["cluster"]]} for row in part.prompts])
+            for part in own
+        ]
+        for side, own in found.items()
     }
 
 
@@ -79,96 +119,120 @@ def left_out(files: Mapping[str, str]) -> set[str]:
 
 
 def side_prompts(
-    name: str,
-    side: Mapping[str, Any],
-    prompts: Sequence[Mapping[str, Any]],
-    file: StateFile,
-    layers: Sequence[int],
-    scores: Mapping[str, float] | None,
-    weighted: bool,
-    left_out: Collection[str] = (),
+    name: str, parts: Sequence[SidePart], layers: Sequence[int], weighted: bool, least: int = 2
 ) -> SidePrompts:
-    """Return the prompts of one side that have activations.
+    """Return the prompts of one side that have activations, those of all its parts in order of their ids.
+
+    A prompt that several parts have, by its content, counts once, in the first of them.
 
     Args:
         name: `positive` or `negative`, for messages.
-        side: its entry.
-        file: the activations of its split.
-        scores: c(x) by prompt id, where the side names a judge; prompts without one are on no side.
         weighted: whether prompts are weighted by |c(x)|.
-        left_out: contents (`content_sha256`) of prompts that are on no side.
+        least: how many there must be.
 
     Raises:
-        UserError: if a side has fewer than two prompts.
+        UserError: if a side has fewer.
     """
-    rows: dict[str, list[int]] = {}
-    for row, prompt_id in enumerate(file.metadata["prompts"]):
-        rows.setdefault(prompt_id, []).append(row)
-    there = [prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)]
-    kept = [prompt for prompt in there if asked_of(prompt).isdisjoint(left_out)]
-    chosen = sorted(kept, key=lambda prompt: str(prompt["id"]))
-    if left_out:
-        counts = len(there) - len(kept), len(there)
-        LOG.info("%d of %d prompts of the %s side are left out (%s)", *counts, name, _in_words(side))
-    if len(chosen) < 2:
+    seen: set[str] = set()
+    chosen: list[tuple[int, Mapping[str, Any]]] = []
+    left, repeated = [0] * len(parts), [0] * len(parts)
+    for number, part in enumerate(parts):
+        captured = set(part.states.metadata["prompts"])
+        there = [row for row in part.prompts if row["id"] in captured and is_on(part.entry, row, part.scores)]
+        kept = [row for row in there if asked_of(row).isdisjoint(part.left_out)]
+        new = [row for row in kept if content_sha256(row["messages"]) not in seen] if number else kept
+        seen |= {content_sha256(row["messages"]) for row in new}
+        chosen += [(number, row) for row in new]
+        left[number], repeated[number] = len(there) - len(kept), len(kept) - len(new)
+        _say_of_part(part, len(there), left[number], repeated[number], alone=len(parts) == 1)
+    chosen.sort(key=lambda pair: str(pair[1]["id"]))
+    if len(chosen) < least:
         raise UserError(
-            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}); "
-            "at least two prompts are needed on each side"
+            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} "
+            f"({'; '.join(_in_words(part.entry) for part in parts)}); "
+            + ("at least two prompts are needed on each side" if least == 2 else "at least one is needed")
         )
-    columns = [file.metadata["layers"].index(layer) for layer in layers]
-    weights = np.array([abs(scores[prompt["id"]]) if weighted and scores else 1.0 for prompt in chosen])
-    keys = file.metadata["keys"]
+    scores = [_score(parts[number], row) for number, row in chosen]
+    weights = np.array([1.0 if not weighted or c is None else abs(c) for c in scores])
+    states, keys = _states_of(parts, chosen, layers)
     facts = [
-        {"keys": [keys[row] for row in rows[prompt["id"]]], "cluster": prompt["cluster"], "weight": float(weight)}
-        for prompt, weight in zip(chosen, weights, strict=True)
+        {"keys": own, "cluster": row["cluster"], "weight": float(weight)}
+        for (_, row), own, weight in zip(chosen, keys, weights, strict=True)
     ]
-    states = np.empty((len(chosen), len(columns), file.bits.shape[2]), np.float32)
-    for place, column in enumerate(columns):  # one at a time: all layers of a large model fill the memory
-        layer = widened(file.bits[:, column], file.kind)
-        for row, prompt in enumerate(chosen):
-            states[row, place] = _mean(layer, rows[prompt["id"]])
-    group = Group(states, [str(prompt["cluster"]) for prompt in chosen], weights)
+    numbers = [number for number, _ in chosen] if len(parts) > 1 else []
+    rows = [row for _, row in chosen]
     return SidePrompts(
-        group,
-        [prompt["id"] for prompt in chosen],
-        [content_sha256(prompt["messages"]) for prompt in chosen],
-        {content for prompt in chosen for content in asked_of(prompt)},
-        [prompt["category"] for prompt in chosen],
+        Group(states, [str(row["cluster"]) for row in rows], weights, numbers),
+        [row["id"] for row in rows],
+        [content_sha256(row["messages"]) for row in rows],
+        {content for row in rows for content in asked_of(row)},
+        [row["category"] for row in rows],
+        scores,
         facts,
-        len(there) - len(kept),
+        left,
+        repeated,
     )
 
 
+def _score(part: SidePart, row: Mapping[str, Any]) -> float | None:
+    return None if part.scores is None else float(part.scores[row["id"]])
+
+
+def _states_of(
+    parts: Sequence[SidePart], chosen: Sequence[tuple[int, Mapping[str, Any]]], layers: Sequence[int]
+) -> tuple[States, list[list[str]]]:
+    """Return the states of prompts, [prompts, layers, width], and the activation keys of each.
+
+    Args:
+        chosen: of each prompt the number of its part, and itself.
+    """
+    states = np.empty((len(chosen), len(layers), parts[0].states.bits.shape[2]), np.float32)
+    keys: list[list[str]] = [[] for _ in chosen]
+    for number, part in enumerate(parts):
+        metadata, rows = part.states.metadata, dict[str, list[int]]()
+        for row, prompt_id in enumerate(metadata["prompts"]):
+            rows.setdefault(prompt_id, []).append(row)
+        own = [(place, rows[prompt["id"]]) for place, (of, prompt) in enumerate(chosen) if of == number]
+        for place, numbers in own:
+            keys[place] = [metadata["keys"][row] for row in numbers]
+        columns = [metadata["layers"].index(layer) for layer in layers]
+        for at, column in enumerate(columns):  # one at a time: all layers of a large model fill the memory
+            layer_states = widened(part.states.bits[:, column], part.states.kind)
+            for place, numbers in own:
+                states[place, at] = _mean(layer_states, numbers)
+    return states, keys
+
+
+def _say_of_part(part: SidePart, there: int, left: int, repeated: int, alone: bool) -> None:
+    words = _in_words(part.entry)
+    if part.left_out:
+        LOG.info("%d of %d prompts of the %s side are left out (%s)", left, there, part.name, words)
+    if repeated:
+        LOG.warning("%d prompts of the %s side are in one of its other groups already (%s)", repeated, part.name, words)
+    if there == 0 and part.scores is None and not alone:
+        raise UserError(f"no prompt is in a group of the {part.name} side ({words})")
+    if there == 0 and not alone:
+        LOG.warning("no prompt is in a group of the %s side (%s)", part.name, words)
+    if lacking := len(part.prompts) - len(set(part.states.metadata["prompts"])):
+        LOG.warning("%d prompts of split %s have no activations", lacking, part.entry["split"])
+
+
 def both_sides(
-    entry: Mapping[str, Any],
-    files: Mapping[str, Mapping[str, str]],
-    states: Mapping[str, StateFile],
-    layers: Sequence[int],
-    scores: Mapping[str, Mapping[str, float]],
-    weighted: bool = False,
+    parts: Mapping[str, Sequence[SidePart]], layers: Sequence[int], weighted: bool = False
 ) -> tuple[SidePrompts, SidePrompts]:
     """Return the prompts of the positive and of the negative side of one model.
 
     Args:
-        entry: a direction or a separation, with the `sources` of its sides.
-        files: of each side the paths of its files.
-        states: the activations of each side's split.
-        scores: c(x) by prompt id of each side that names a judge.
+        parts: of each side, see `read_parts`.
         weighted: whether prompts are weighted by |c(x)|.
 
     Raises:
         UserError: if a side has too few prompts, or both have some in common, or a layer is not finite.
     """
-    prompts, sides = read_prompts(files, entry["sources"]), []
-    for side in SIDES:
-        own, away = (prompts[side], states[side], layers, scores.get(side)), left_out(files[side])
-        sides.append(side_prompts(side, entry[side], *own, weighted, away))
-        if lacking := len(prompts[side]) - len(set(states[side].metadata["prompts"])):
-            LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
-    positive, negative = sides
+    positive, negative = (side_prompts(side, parts[side], layers, weighted) for side in SIDES)
     refuse_shared(positive, negative)
     for place, layer in enumerate(layers):
-        refuse_not_finite(layer, *(side.group.states[:, place] for side in sides))
+        refuse_not_finite(layer, *(side.group.states[:, place] for side in (positive, negative)))
     return positive, negative
 
 
@@ -181,16 +245,18 @@ def is_on(side: Mapping[str, Any], prompt: Mapping[str, Any], scores: Mapping[st
     c = scores.get(prompt["id"])
     if c is None:
         return False
+    if side.get("within") is not None:
+        return abs(c) <= float(side["within"])
     return bool(c > side["above"] if side.get("above") is not None else c < side["below"])
 
 
-def refuse_shared(positive: SidePrompts, negative: SidePrompts) -> None:
+def refuse_shared(one: SidePrompts, other: SidePrompts, names: str = "both sides") -> None:
     """Raise `UserError` if a prompt is on both sides, by its content."""
-    pairs, others = zip(positive.prompts, positive.contents, strict=True), set(negative.contents)
+    pairs, others = zip(one.prompts, one.contents, strict=True), set(other.contents)
     shared = [prompt for prompt, content in pairs if content in others]
     if shared:
         raise UserError(
-            f"both sides have {len(shared)} prompt{'s' if len(shared) != 1 else ''} in common (the first: "
+            f"{names} have {len(shared)} prompt{'s' if len(shared) != 1 else ''} in common (the first: "
             f"{shared[0]}); a prompt can be on one side only"
         )
 
@@ -211,4 +277,6 @@ def _in_words(side: Mapping[str, Any]) -> str:
     for bound, sign in (("above", ">"), ("below", "<")):
         if side.get(bound) is not None:
             words.append(f"c(x) {sign} {side[bound]:g} under judge {side['judge']}")
+    if side.get("within") is not None:
+        words.append(f"|c(x)| \u2264 {side['within']:g} under judge {side['judge']}")
     return ", ".join(words)

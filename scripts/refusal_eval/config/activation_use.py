@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from refusal_eval.config.capture_entry import Positions, Side
+from refusal_eval.config.capture_entry import Positions, Side, parts_with_places
 from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.config.shapes import KeyPath
 
@@ -28,7 +28,12 @@ class Capture:
     model: str
     positions: Positions
     layers: list[int] | None  # None for all
-    sides: dict[str, Side]
+    sides: Mapping[str, Side | list[Side]]
+
+    @property
+    def parts(self) -> list[Side]:
+        """The groups of prompts that its sides are made of."""
+        return [part for _, part in parts_with_places(self.sides)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class CheckedUse:
 
     place: KeyPath
     models: Mapping[KeyPath, str]  # by their place in the entry
-    sides: Mapping[str, Side]  # by their key in the entry
+    sides: Mapping[str, Side | list[Side]]  # by their key in the entry
 
 
 class ActivationUse:

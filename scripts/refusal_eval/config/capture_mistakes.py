@@ -1,13 +1,14 @@
 """Mistakes of what is made from activations: models without them, and sides that cannot be told apart."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from refusal_eval.config.activation_use import activation_uses
-from refusal_eval.config.capture_entry import Side
+from refusal_eval.config.capture_entry import Side, parts_with_places
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.engine_entry import Engine
-from refusal_eval.config.problems import Mistake
+from refusal_eval.config.problems import Mistake, dotted
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.hints import nearest
 
 # Parts of an engine's identity that a capture obeys; anything else was never tried and could give other activations.
@@ -23,13 +24,23 @@ def capture_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             for place, model in asked.models.items():
                 for message in _wrong_with_model(study, model, use.of_changed):
                     yield (*asked.place, *place), message
-            keys = list(asked.sides)
-            if asked.sides[keys[0]] == asked.sides[keys[1]]:
-                message = f"is the same as `{keys[0]}`: two different groups of prompts are needed"
-                yield (*asked.place, keys[1]), message
+            for place, message in _repeated(asked.sides):
+                yield (*asked.place, *place), message
     for where, side in study.sides():
         for field, message in _wrong_with_side(study, side):
             yield (*where, field), message
+
+
+def _repeated(sides: Mapping[str, Side | list[Side]]) -> Iterator[Mistake]:
+    """Yield the groups of prompts that are on two sides, or twice on one."""
+    first: list[tuple[KeyPath, Side]] = []
+    for place, part in parts_with_places(sides):
+        same = next((where for where, other in first if other == part), None)
+        if same is not None and same[0] == place[0]:
+            yield place, f"is the same as `{dotted(same)}`; leave one of both out"
+        elif same is not None:
+            yield place, f"is the same as `{dotted(same)}`: two different groups of prompts are needed"
+        first.append((place, part))
 
 
 def _wrong_with_model(study: CheckedStudy, name: str, changed: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from refusal_eval.config.activation_use import activation_uses
-from refusal_eval.config.capture_entry import Side
+from refusal_eval.config.capture_entry import Side, parts_with_places
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
@@ -90,10 +90,12 @@ class CheckedStudy:
             may_block=any(
                 "may_block" in engine.able()
                 for model in self.models.values()
-                if not model.recorded and (engine := self.engine_of(model)) is not None
+                if model.asks_engine and (engine := self.engine_of(model)) is not None
             ),
             has_c=any(
-                model.recorded or (engine := self.engine_of(model)) is None or "log_probabilities" in engine.able()
+                not model.asks_engine
+                or (engine := self.engine_of(model)) is None
+                or "log_probabilities" in engine.able()
                 for model in self.models.values()
             )
             or not self.models,
@@ -152,8 +154,8 @@ class CheckedStudy:
 
     def _engines(self) -> Iterator[str]:
         """Yield the engines that its models and judges name, valid or not."""
-        # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
-        users = (entry for *_, entry in self.engine_users() if not getattr(entry, "recorded", None))
+        # The engine of a model whose answers are in files is asked for nothing: it needs no weights and no pin.
+        users = (entry for *_, entry in self.engine_users() if getattr(entry, "asks_engine", True))
         yield from (user.engine for user in users if getattr(user, "engine", None))
         for section in ("models", "judges"):
             written = self.catalogue.written[section]
@@ -168,7 +170,7 @@ class CheckedStudy:
         """
         for asked in (one for use in activation_uses() for one in use.checked(self)):
             if of_model is None or of_model in asked.models.values():
-                yield from (((*asked.place, key), side) for key, side in asked.sides.items())
+                yield from (((*asked.place, *place), part) for place, part in parts_with_places(asked.sides))
 
     def captured_splits(self) -> list[str]:
         """Return the splits of the catalogue that these name, each once."""

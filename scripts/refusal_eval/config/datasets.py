@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -68,8 +69,8 @@ class Dialogue(Entry):
     mode: Literal["cumulative", "independent", "alone"] = Field(
         description="`cumulative`: a row is one conversation; each turn without a given reply is asked after all that "
         "precedes it, including the model's replies. `independent`: each turn after the first is asked in a separate "
-        "conversation, right after the first turn and its reply; other given replies are dropped. `alone`: each turn after the first "
-        "is one question, asked without what precedes it (a system message stays)."
+        "conversation, right after the first turn and its reply; other given replies are dropped. `alone`: each turn "
+        "after the first is one question, asked without what precedes it (a system message stays)."
     )
     scored: Literal["all", "last", "after_first"] | None = Field(
         None,
@@ -90,6 +91,12 @@ class Dialogue(Entry):
         of conversations of several lengths are no turn of all of them.
         """
         return self.mode == "cumulative" and self.scored_turns != "last"
+
+
+def scored_turns_of(split: Mapping[str, Any]) -> str:
+    """Return which turns of a split count, by its validated entry; `all` where a row is one question."""
+    found = split.get("dialogue")
+    return Dialogue.model_validate(found).scored_turns if found else "all"
 
 
 class PromptSample(Entry):
@@ -147,6 +154,11 @@ class Split(Marks):
     )
     expected_kept: Whole | None = Field(None, ge=1, description="Rows that `where` must leave; any other number fails.")
     sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
+
+    @property
+    def scored_turns(self) -> str | None:
+        """Which turns of its rows count; None where a row is one question."""
+        return self.dialogue.scored_turns if self.dialogue else None
 
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Split:

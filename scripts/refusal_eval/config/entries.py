@@ -211,6 +211,11 @@ class Model(Entry):
         return self.recorded if isinstance(self.recorded, RecordedFile) else None
 
     @property
+    def asks_engine(self) -> bool:
+        """Whether its engine is asked for its answers, and not their file; then it needs weights and what draws."""
+        return not self.recorded
+
+    @property
     def engine_name(self) -> str:
         """Its engine, of a model that has one."""
         assert self.engine is not None

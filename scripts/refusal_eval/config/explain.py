@@ -31,6 +31,7 @@ TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
 UNKNOWN_KIND = ("union_tag_invalid", "union_tag_not_found")
 SLIP = 0.8  # so near to a key of its own level is a slip
 # Errors of the other member of a union of a list and a mapping.
+PLAIN_TYPES = ("string_type", "float_type")
 OTHER_MEMBER = (("list_type", dict), ("model_type", list))
 WORDS = {
     str: "text",
@@ -174,8 +175,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
             continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is reported
-        if item["type"] == "string_type" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
-            continue  # the same of a text or a mapping
+        if item["type"] in PLAIN_TYPES and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
+            continue  # the same of a text or a number, or a mapping
         plain = item["type"] in ("literal_error", "string_type")
         if plain and isinstance(item["input"], list) and _takes_list(spot.types):
             continue  # the same of a word or a list
@@ -382,8 +383,8 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
         origins = {typing.get_origin(leaf) for leaf in here}
         if len(here) > 1 and list in origins and dict not in origins and not entries and not isinstance(part, int):
             continue  # a member of a union of plain values and a list of them
-        if entries and list in origins and not isinstance(part, int) and str(part).startswith(("list[", "function-")):
-            continue  # the member of a union that is a list
+        if entries and len(here) > 1 and not isinstance(part, int) and str(part).startswith(("list[", "function-")):
+            continue  # the member of a union that is a list or a plain value
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
         if part == "[key]" or not (entries or inner) or str(part).startswith(("literal[", "constrained-str")):
             continue

@@ -207,6 +207,9 @@ LOG_READERS = Registry("reader of answers", "LOG_READERS")
 # Forms in which `refusal-eval export` writes a study (`program.exporter.Exporter`).
 EXPORTERS = Registry("exporter", "EXPORTERS")
 
+# Pages that show the answers of a study, to which the cells of tables link (`report.paper.answer_page.AnswerPage`).
+ANSWER_PAGES = Registry("page of answers", "ANSWER_PAGES")
+
 # Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
 MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
 LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")

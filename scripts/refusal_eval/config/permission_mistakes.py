@@ -70,8 +70,8 @@ def _what_has_terms(study: CheckedStudy, section: str, name: str) -> tuple[Any, 
     if section in ("splits", "gold"):
         return valid[section].get(name), ""
     user = valid[section].get(name)
-    # Recorded answers need no weights.
-    engine = None if getattr(user, "recorded", None) else study.engine_of(user)
+    # Answers that are there already need no weights.
+    engine = study.engine_of(user) if getattr(user, "asks_engine", True) else None
     # Somebody's server is off for a reason of its own.
     whose = f"the weights of its engine `{getattr(user, 'engine', None)}` are "
     return engine, "" if getattr(engine, "elsewhere", False) else whose

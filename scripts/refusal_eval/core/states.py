@@ -14,7 +14,7 @@ TOO_LONG: Final = "too_long"  # the prompt does not fit the engine
 FAILED: Final = "failed"  # no response
 ANSWER_STATES: Final = (COMPLETE, TRUNCATED, BLOCKED, TRUNCATED_REASONING, EMPTY, TOO_LONG, FAILED)
 
-# Who blocked an answer, and when (`ask.store.Block`); of later turns of a dialogue, that an earlier one was blocked.
+# Who blocked an answer, and when (`ask.store.Block`); of later turns, that an earlier one was blocked.
 BLOCKERS: Final = ("classifier", "filter", "policy", "gateway", "guardrail")
 EARLIER_TURN: Final = "earlier_turn"
 BLOCK_STAGES: Final = ("prompt", "answer", EARLIER_TURN)

@@ -51,7 +51,8 @@ def make_prompts(
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
     the first turn and its reply, with "dialogue": true where the model has to give that reply; in mode `alone` it
-    follows nothing but a system message. "turn" in its source is the number of user turns before it in the script. The default cluster is the id of the whole script.
+    follows nothing but a system message. "turn" in its source is the number of user turns before it in the script. The
+    default cluster is the id of the whole script.
 
     Args:
         columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
@@ -260,9 +261,8 @@ def _names_of_categories(
         return names
     found = {str(value_text(row.get(str(column)))).strip() for row in rows}
     if unused := sorted(set(names) - found):
-        raise UserError(
-            f"{name}: `categories` names `{unused[0]}`, which no row has in column `{column}`{nearest(unused[0], found)}"
-        )
+        near = nearest(unused[0], found)
+        raise UserError(f"{name}: `categories` names `{unused[0]}`, which no row has in column `{column}`{near}")
     return names
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.config.kinds import ANALYSES, ANSWER_PAGES, FIGURES, TABLES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.registry import at_place, places_of_features
@@ -122,13 +122,13 @@ def _calibrated(study: Study) -> list[Names]:
 
 
 def _prompts(study: Study) -> list[Names]:
-    sides = [side for capture in study.captures for side in capture.sides.values()]
+    sides = [side for capture in study.captures for side in capture.parts]
     captured = [split for side in sides for split in (side.split, *(side.without or ()))]
     return [(split,) for split in (*study.splits, *captured)]
 
 
 def _captured(study: Study) -> list[Names]:
-    return [(made.positions, made.model, side.split) for made in study.captures for side in made.sides.values()]
+    return [(made.positions, made.model, side.split) for made in study.captures for side in made.parts]
 
 
 def _requests(study: Study) -> list[Names]:
@@ -157,8 +157,12 @@ def all_cells(study: Study) -> list[Names]:
 
 def _scores(study: Study) -> list[Names]:
     """Return the cells, and those whose c(x) chooses the prompts of a side."""
-    sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
+    sides = [(made.model, side) for made in study.captures for side in made.parts]
     return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
+
+
+def _typeset(study: Study) -> list[Names]:
+    return [(name,) for name, table in study.tables.items() if table.typeset]
 
 
 def _loads(batches: Iterable[str], shards: int) -> list[Names]:
@@ -263,7 +267,7 @@ KERNEL: dict[str, File] = {
     "tables": File(
         with_endings("tables/{table}", "csv", "md", "tex", "html"),
         ("table",),
-        lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
+        _typeset,
         "tables",
         of_report=True,
         from_verdicts=True,
@@ -277,6 +281,14 @@ KERNEL: dict[str, File] = {
         of_report=True,
         from_verdicts=True,
         shown=True,
+    ),
+    # Of tables whose cells link to answers.
+    "report_pages": File(
+        ("report_pages/{table}.html",),
+        ("report_page",),
+        lambda study: _typeset(study) if answer_pages(study) else [],
+        of_report=True,
+        from_verdicts=True,
     ),
     "figures": File(
         with_endings("figures/{figure}", *FIGURE_ENDINGS),
@@ -360,6 +372,15 @@ def made_files(study: Study) -> dict[str, File]:
 def asked_files(study: Study) -> list[str]:
     """Return the files that a finished study has, whoever reads them, in alphabetical order."""
     return sorted(path for path, file in made_files(study).items() if file.asked)
+
+
+def answer_pages(study: Study) -> dict[str, str]:
+    """Return the pages of a study that show its answers, by the names of their kinds; the cells of tables link to them.
+
+    A report is read where these are not: its tables are pages of their own, without links.
+    """
+    kinds = {name: ANSWER_PAGES.get(name) for name in ANSWER_PAGES.names()}
+    return {name: study.paths.of(kind.noun) for name, kind in kinds.items() if list(file_of(kind.noun).names(study))}
 
 
 def job_files(study: Study) -> dict[tuple[str, ...], str]:

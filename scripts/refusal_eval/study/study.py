@@ -93,7 +93,7 @@ class Study:
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
             may_block=self.may_block,
             has_c=any(
-                model.recorded or "log_probabilities" in self.engines[model.engine_name].able()
+                not model.asks_engine or "log_probabilities" in self.engines[model.engine_name].able()
                 for model in self.models.values()
             ),
         )
@@ -149,7 +149,7 @@ class Study:
         """Cells outside `splits` whose answers or verdicts are needed only for captured activations."""
         found = dict[Cell, None]()
         for capture in self.captures:
-            for side in capture.sides.values():
+            for side in capture.parts:
                 if side.split in self.splits:
                     continue
                 if side.judge or capture.positions == "answer_mean":
@@ -219,7 +219,7 @@ class Study:
     @property
     def asked_models(self) -> list[str]:
         """The models that an engine is asked for."""
-        return [name for name, model in self.models.items() if not model.recorded]
+        return [name for name, model in self.models.items() if model.asks_engine]
 
     @cached_property
     def with_own_loads(self) -> set[str]:
@@ -239,7 +239,7 @@ class Study:
     @property
     def recorded_models(self) -> list[str]:
         """The models whose answers were drawn elsewhere and are read from a folder or a file."""
-        return [name for name, model in self.models.items() if model.recorded]
+        return [name for name, model in self.models.items() if not model.asks_engine]
 
     @property
     def models_in_files(self) -> list[str]:

@@ -8,6 +8,7 @@ from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
+from refusal_eval.core.side_names import SideFiles, groups_of, part_names
 from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 
@@ -17,7 +18,7 @@ LEAST_MEGABYTES = 8000
 def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], list[int] | None]]:
     """Yield (positions, model, split) of what is captured, and the layers; None for all."""
     for capture in study.captures:
-        for split in dict.fromkeys(side.split for side in capture.sides.values()):
+        for split in dict.fromkeys(side.split for side in capture.parts):
             yield (capture.positions, capture.model, split), capture.layers
 
 
@@ -91,10 +92,15 @@ def files_made(study: Study) -> list[str]:
 def files_read(study: Study) -> list[str]:
     """Return the files that these are made of: those of the sides."""
     made_of = (files_of_sides(study, made.model, made.positions, made.sides) for made in study.captures)
-    return sorted({file for sides in made_of for files in sides.values() for file in files.values()})
+    return sorted({file for sides in made_of for file in files_in(sides)})
 
 
-def megabytes(*models: dict[str, dict[str, str]]) -> int:
+def files_in(sides: SideFiles) -> list[str]:
+    """Return all files that these sides are read from."""
+    return [file for files in sides.values() for part in groups_of(files) for file in part.values()]
+
+
+def megabytes(*models: SideFiles) -> int:
     """Return the memory of a job that reads the sides of these models, one model after the other.
 
     States are held in 32 bits, twice the size of a file in 16, and one layer at a time is computed with in 64.
@@ -102,7 +108,9 @@ def megabytes(*models: dict[str, dict[str, str]]) -> int:
     Args:
         models: of each the files of its sides; those that are not there yet count nothing.
     """
-    sizes = [sum(_size(files["activations"]) for files in sides.values()) for sides in models]
+    sizes = [
+        sum(_size(part["activations"]) for files in sides.values() for part in groups_of(files)) for sides in models
+    ]
     return max(LEAST_MEGABYTES, 4000 + 3 * max(sizes) // 10**6)
 
 
@@ -110,23 +118,38 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
-def sources_of_sides(study: Study, sides: Mapping[str, Side]) -> dict[str, str]:
-    """Return a word for the source of each side's split: the first side that comes from there."""
+def sources_of_sides(study: Study, sides: Mapping[str, Side | list[Side]]) -> dict[str, str]:
+    """Return a word for the source of each part of a side, by its name (`part_names`): the first that is from there."""
     first: dict[str, str] = {}
-    origins = {side: study.settings.split_entries[entry.split].source.origin for side, entry in sides.items()}
-    return {side: first.setdefault(origin, side) for side, origin in origins.items()}
+    named = {
+        name: part
+        for side, said in sides.items()
+        for name, part in zip(part_names(side, said), groups_of(said), strict=True)
+    }
+    origins = {name: study.settings.split_entries[part.split].source.origin for name, part in named.items()}
+    return {name: first.setdefault(origin, name) for name, origin in origins.items()}
 
 
-def files_of_sides(study: Study, model: str, positions: str, sides: Mapping[str, Side]) -> dict[str, dict[str, str]]:
-    """Return the files that each side is read from: prompts, activations and, with a judge, scores."""
-    of, found = study.paths.of, dict[str, dict[str, str]]()
-    for side, entry in sides.items():
-        split = entry.split
-        found[side] = {
-            "prompts": of("prompts", split=split),
-            "activations": of("activations", positions=positions, model=model, split=split),
-        }
-        found[side] |= {f"without {other}": of("prompts", split=other) for other in entry.without or ()}
-        if entry.judge is not None:
-            found[side]["scores"] = of("scores", judge=entry.judge, model=model, split=split)
+def files_of_sides(study: Study, model: str, positions: str, sides: Mapping[str, Side | list[Side]]) -> SideFiles:
+    """Return the files that each side is read from: prompts, activations and, with a judge, scores.
+
+    Of a side that lists several groups of prompts they are a list.
+    """
+    return {
+        side: [_files_of(study, model, positions, part) for part in said]
+        if isinstance(said, list)
+        else _files_of(study, model, positions, said)
+        for side, said in sides.items()
+    }
+
+
+def _files_of(study: Study, model: str, positions: str, part: Side) -> dict[str, str]:
+    of, split = study.paths.of, part.split
+    found = {
+        "prompts": of("prompts", split=split),
+        "activations": of("activations", positions=positions, model=model, split=split),
+    }
+    found |= {f"without {other}": of("prompts", split=other) for other in part.without or ()}
+    if part.judge is not None:
+        found["scores"] = of("scores", judge=part.judge, model=model, split=split)
     return found

@@ -6,6 +6,7 @@ Snakemake sorts sections and entries by their names, so each begins with its num
 from typing import NamedTuple
 
 from refusal_eval.config.report_sections import JUDGES, METHODS, in_order
+from refusal_eval.study.files import answer_pages
 from refusal_eval.study.study import Study
 
 PAGE = "page"
@@ -50,8 +51,9 @@ def entries(study: Study) -> list[ReportEntry]:
 
 def _shown(study: Study) -> list[_Shown]:
     """Return what is shown, in each section in this order: the first table, figures, the other tables, all else."""
+    pages = "report_pages" if answer_pages(study) else "tables"
     tables = [
-        _Shown(f"tables/{name}.html", table.report[0], table.report[1])
+        _Shown(f"{pages}/{name}.html", table.report[0], table.report[1])
         if table.typeset
         else _Shown(f"tables/{name}.csv", table.report[0], f"{table.report[1]} (CSV)", "listing")
         for name, table in study.tables.items()

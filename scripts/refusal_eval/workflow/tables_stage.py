@@ -1,10 +1,12 @@
 """The tables of a study, and which files and names each is made of, for workflow/rules/report.smk."""
 
+import os.path
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.config.kinds import ANALYSES, TABLES
-from refusal_eval.study.files import needed_files
+from refusal_eval.config.kinds import ANALYSES, ANSWER_PAGES, TABLES
+from refusal_eval.study.files import answer_pages, needed_files
 from refusal_eval.study.study import NOUNS, Study
 from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
@@ -32,7 +34,7 @@ def files(study: Study, table: str) -> dict[str, list[str]]:
     kind: type[StudyTable] = TABLES.get(table)
     judges = [study.primary_judge] if "primary_judge" in kind.shows else list(study.judges)
     names = {"judge": judges, "model": list(study.models), "gold": list(study.gold), "split": list(study.splits)}
-    return needed_files(study, kind.needs, **names)
+    return needed_files(study, kind.needs, **names) | kind.own_files(study)
 
 
 def params(study: Study, table: str) -> dict[str, Any]:
@@ -49,6 +51,7 @@ def params(study: Study, table: str) -> dict[str, Any]:
         "primary_judge": study.primary_judge,
         "samples": study.settings.samples,
         "margin": study.settings.equivalence_margin,
+        "tau": study.settings.scoring.tau,
     }
     shown = {name: all_of_it[name] for name in kind.shows}
     if "estimates" in kind.needs:
@@ -61,5 +64,17 @@ def params(study: Study, table: str) -> dict[str, Any]:
     return {
         **shown, "labels": labels_of(study, nouns), "protocol": "default",
         **({} if study.settings.paper is None or not kind.typeset else {"paper": asdict(study.paper)}),
-        **named_protocol(study),
+        **named_protocol(study), **(_linked(study) if kind.typeset else {}),
     }  # fmt: skip
+
+
+def _linked(study: Study) -> dict[str, dict[str, str]]:
+    """Return the pages of answers that cells link to, from the folder of tables on; nothing where there is none."""
+    folder = f"{study.paths.results}/tables"
+    pages = {name: os.path.relpath(path, folder) for name, path in answer_pages(study).items()}
+    return {"answer_pages": pages} if pages else {}
+
+
+def page_modules(study: Study, table: str) -> list[Path]:
+    """Return the modules of the pages of answers that a table links to, for `code_version`."""
+    return [ANSWER_PAGES.module(name) for name in answer_pages(study)] if TABLES.get(table).typeset else []

@@ -85,7 +85,7 @@ def splits_of(study: Study) -> list[dict[str, str]]:
 
 def shown_splits(study: Study) -> list[dict[str, Any]]:
     """Return what tables and figures say of each split, in the study's order: expectation, headline reading, and which
-    turns of dialogues are scored (None without).
+    turns are scored (None where prompts have one).
     """
     return [
         {"name": split["name"], "expectation": split["expectation"], "reading": split["reading"]}
@@ -95,9 +95,8 @@ def shown_splits(study: Study) -> list[dict[str, Any]]:
 
 
 def scored_turns(study: Study, split: str) -> str | None:
-    """Return which turns of a split of dialogues are scored; None for prompts that are no dialogues."""
-    dialogue = study.settings.split_entries[split].dialogue
-    return dialogue.scored_turns if dialogue else None
+    """Return which turns of a split are scored; None where its prompts have one."""
+    return study.settings.split_entries[split].scored_turns
 
 
 def sources_of(study: Study) -> dict[str, str]:

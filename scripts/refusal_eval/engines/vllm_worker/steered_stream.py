@@ -66,6 +66,11 @@ def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     return -((h @ layer.steer_unit - layer.steer_offset)[..., None] * layer.steer_remove)
 
 
+def reposition(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
+    """Return h's change to h - <h - o, u> u + s v: v is along u, so it is `ablate` to a point that holds o and s v."""
+    return ablate(layer, h, gate)
+
+
 def add_behind_gate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     """h + s v where cos(h, v) > gate, for each token."""
     cosine = h @ layer.steer_unit / h.norm(dim=-1).clamp_min(1e-12)
@@ -101,6 +106,7 @@ MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
     "add": add,
     "ablate": ablate,
     "gated": add_behind_gate,
+    "reposition": reposition,
     "pull": pull,
     "constellation": constellation,
 }

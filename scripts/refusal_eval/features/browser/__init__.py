@@ -7,3 +7,4 @@ RULES = ["browser"]
 VERBS = {"browse": "browse_verb:BrowseVerb"}
 STUDY_KEYS = {"browser": "browser_keys:BrowserKeys"}
 FILES = {"browser": "browser_files:BROWSER"}
+ANSWER_PAGES = {"browser": "answer_links:BrowserPage"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import answer_id, read_jsonl
+from refusal_eval.core.label_rows import answer_without_texts, verdict_without_texts
 from refusal_eval.core.states import BLOCKED, LABELS, place_of
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import language_of
@@ -93,11 +94,15 @@ class PageColumns:
         return {"names": names, "rows": _by_column(ROWS, self.rows), "answers": answers, "verdicts": verdicts}
 
 
-def columns_of(splits: Iterable[ShownSplit], judges: int) -> PageColumns:
-    """Return what the page knows of splits under this number of judges."""
+def columns_of(splits: Iterable[ShownSplit], judges: int, kinds: Sequence[Sequence[str]] | None = None) -> PageColumns:
+    """Return what the page knows of splits under this number of judges.
+
+    Args:
+        kinds: the kinds of refusal that each judge's entry names, for a page without texts; None for one with them.
+    """
     columns = PageColumns(verdicts=[[] for _ in range(judges)])
     for place, split in enumerate(splits):
-        found = _cell_rows(split.cells)
+        found = _cell_rows(split.cells, kinds)
         for prompt in read_jsonl(split.prompts):
             of_prompt = found.get(prompt["id"], {})
             counting = scored_turns(prompt, split.scored)
@@ -114,12 +119,21 @@ def columns_of(splits: Iterable[ShownSplit], judges: int) -> PageColumns:
     return columns
 
 
-def _cell_rows(cells: Sequence[CellFiles]) -> dict[str, dict[int, list[tuple[int, StoredRow, list[StoredRow | None]]]]]:
+def _cell_rows(
+    cells: Sequence[CellFiles], kinds: Sequence[Sequence[str]] | None
+) -> dict[str, dict[int, list[tuple[int, StoredRow, list[StoredRow | None]]]]]:
     """Return the answers to a split by prompt and turn, each with its model's place and what the judges said of it."""
     found: dict[str, dict[int, list[tuple[int, StoredRow, list[StoredRow | None]]]]] = {}
     for model, cell in enumerate(cells):
         said = [{place_of(row): row for row in read_jsonl(path)} if path.is_file() else {} for path in cell.verdicts]
-        for answer in sorted(read_jsonl(cell.answers), key=place_of) if cell.answers.is_file() else ():
+        answers = sorted(read_jsonl(cell.answers), key=place_of) if cell.answers.is_file() else []
+        if kinds is not None:
+            answers = [answer_without_texts(row) for row in answers]
+            said = [
+                {place: verdict_without_texts(row, own) for place, row in of.items()}
+                for of, own in zip(said, kinds, strict=True)
+            ]
+        for answer in answers:
             place = place_of(answer)
             turns = found.setdefault(place[0], {})
             turns.setdefault(place[2], []).append((model, answer, [of.get(place) for of in said]))

@@ -51,7 +51,8 @@ def _study_page(shown: Mapping[str, Any], paths: StudyPaths, labels_only: bool, 
         verdicts = {model: [paths["verdicts"][judge, model, name] for judge in judges] for model in models}
         cells = [CellFiles(paths["answers"][model, name], verdicts[model]) for model in models]
         splits.append(ShownSplit(scored, paths["prompts"][(name,)], cells))
-    columns = columns_of(splits, len(judges))
+    kinds = [entry["kinds"] for entry in shown["judges"]] if labels_only else None
+    columns = columns_of(splits, len(judges), kinds)
     if not columns.answers:
         raise UserError("there are no answers yet: run the study first (`refusal-eval status` shows what is missing)")
     results, readings = paths["results"][()], {split["name"]: split["reading"] for split in present}

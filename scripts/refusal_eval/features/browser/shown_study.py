@@ -27,7 +27,7 @@ def shown_study(study: Study) -> dict[str, Any]:
             "label": study.label("split", name),
             "expectation": split.expectation,
             "reading": split.headline or HEADLINE_READING[split.expectation],
-            "scored": split.dialogue.scored_turns if split.dialogue else "all",
+            "scored": split.scored_turns or "all",
         }
         for name, split in study.splits.items()
     ]
@@ -35,6 +35,9 @@ def shown_study(study: Study) -> dict[str, Any]:
         "study": study.name,
         "models": [{"name": name, "label": study.label("model", name)} for name in study.models],
         "splits": splits,
-        "judges": [{"name": name, "label": study.label("judge", name)} for name in study.judges],
+        "judges": [
+            {"name": name, "label": study.label("judge", name), "kinds": list(judge.named_kinds(study.view))}
+            for name, judge in study.judges.items()
+        ],
         "primary": study.primary_judge,
     }

@@ -261,7 +261,10 @@ def _rates_table(
         written={gold: written.get(gold, "") for gold in golds},
     )
     caption = "Refusal rates corrected for the judge's errors."
-    return Table("corrected", caption, header, rows, notes, keys=2, per_block=4)
+    # Rates over a pool are of no one cell.
+    places = enumerate(_places([rate.row for rate in (*transfer, *by_labels)], data))
+    about = {(i, 2): {"split": split, "model": model} for i, (model, split, _) in places if split is not None}
+    return Table("corrected", caption, header, rows, notes, keys=2, per_block=4, about=about)
 
 
 def _by_cell(counts: Iterable[Estimate], name: str) -> list[tuple[str, str, int]]:

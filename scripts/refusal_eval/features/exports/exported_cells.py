@@ -13,6 +13,7 @@ from refusal_eval.ask.render import with_system_prompt
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, shown_path
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.label_rows import answer_without_texts, verdict_without_texts
 from refusal_eval.core.states import place_of
 from refusal_eval.program.exporter import LABELS, ExportOrder
 from refusal_eval.report.results.results_files import read_results, text_of
@@ -86,7 +87,7 @@ class StudyExport:
         self.names = cells
 
     def cells(self) -> Iterator[ExportedCell]:
-        """Yield the cells, each read when it is its turn."""
+        """Yield the cells, each read when it is its turn; at level `labels` answers and verdicts have no texts."""
         for model, split in self.names:
             prompts = {row["id"]: row for row in read_jsonl(self.study.paths.of("prompts", split=split))}
             verdicts = {
@@ -94,6 +95,11 @@ class StudyExport:
                 for judge in self.judges
             }
             answers = list(read_jsonl(self._answers(model, split)))
+            if self.level == LABELS:
+                answers = [answer_without_texts(row) for row in answers]
+                for judge, own in verdicts.items():
+                    kinds = self.study.judges[judge].named_kinds(self.study.view)
+                    verdicts[judge] = {place: verdict_without_texts(row, kinds) for place, row in own.items()}
             entry = self.study.models[model]
             expectation = self.study.splits[split].expectation
             yield ExportedCell(model, split, expectation, prompts, answers, verdicts, entry.system_prompt)

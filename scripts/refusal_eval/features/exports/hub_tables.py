@@ -1,12 +1,12 @@
 """The tables of a data set about a study: a Parquet file each, with a fixed form."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from refusal_eval.core.files import canonical_json
+from refusal_eval.core.label_rows import answer_without_texts
 from refusal_eval.core.states import EARLIER_TURN
 from refusal_eval.features.exports.exported_cells import ExportedCell, ExportedRow, reason_of
 from refusal_eval.program.exporter import ALL, LABELS, Level
@@ -14,7 +14,6 @@ from refusal_eval.program.exporter import ALL, LABELS, Level
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
 PLACE = {"model": TEXT, "split": TEXT, "prompt_id": TEXT, "sample": WHOLE, "turn": WHOLE}
 ABOUT = {"category": TEXT, "cluster": TEXT, "expectation": TEXT}
-WORD = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 BLOCK = ("by", "stage", "category", "severity", "code")
 STATES = pa.schema(
     {
@@ -66,13 +65,11 @@ def verdict_form(level: Level) -> pa.Schema:
 
 def states(cell: ExportedCell) -> Iterator[dict[str, Any]]:
     """Yield a row for each answer, without any text."""
-    for answer in cell.answers:
+    for answer in map(answer_without_texts, cell.answers):
         block, usage = answer.get("blocked") or {}, answer.get("usage") or {}
         row = _place(cell, answer) | _about(cell, answer)
         row |= {name: answer.get(name) for name in STATES.names if name in answer}
         row |= {f"blocked_{name}": block.get(name) for name in BLOCK}
-        if not WORD.fullmatch(row.get("finish_reason") or ""):  # any text may be there in another tool's file
-            row["finish_reason"] = None
         yield row | {f"usage_{name}": usage.get(name) for name in ("input", "cached", "output")}
 
 

@@ -38,7 +38,7 @@ class InspectExporter(Exporter):
 
 
 def _samples(cell: ExportedCell, level: Level) -> Iterator[dict[str, Any]]:
-    """Yield a sample for each answer; turns of a dialogue are one."""
+    """Yield a sample for each answer; its turns are one."""
 
     found = dict[tuple[str, int], list[Any]]()
     for row in cell.answers:

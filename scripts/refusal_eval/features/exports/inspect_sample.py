@@ -20,7 +20,7 @@ SHOWN = 300  # characters of an answer in the list of samples
 
 
 def sample_of(cell: ExportedCell, answers: Sequence[ExportedRow], level: Level) -> dict[str, Any]:
-    """Return the sample of one answer; of a dialogue, its last one with the turns before it.
+    """Return the sample of one answer, of several turns that of the last one with those before it.
 
     Args:
         answers: to one prompt under one sample number, by turn.

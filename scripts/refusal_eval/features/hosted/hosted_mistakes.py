@@ -17,7 +17,7 @@ def hosted_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         if not isinstance(engine, Hosted):
             continue
         drawn = getattr(entry, "sampling", None)  # some judges have none
-        if drawn is not None and not getattr(entry, "recorded", None):
+        if drawn is not None and getattr(entry, "asks_engine", True):
             for parameter in engine.unsent(drawn.model_dump()):
                 message = f"an engine of kind `{engine.kind}` does not send it; leave it out, or let `parameters` of "
                 message += f"engine `{entry.engine}` say what it is called there: `{{{parameter}: {parameter}}}`"

@@ -94,8 +94,8 @@ def read_labels(
     refusal, partial or compliance into its column `adjudicated` and run this again. docs/how-to/human_labels.md says
     how rows in dispute or without a label are treated.
 
-    A file of marks from the page of `refusal-eval browse` becomes marked.jsonl and marked_gold.jsonl: answers that
-    were chosen by hand are gold, and correct no rate.
+    A file of marks that a page of all answers exported becomes marked.jsonl and marked_gold.jsonl: answers that were
+    chosen by hand are gold, and correct no rate.
     """
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.config.datasets import Dialogue
+from refusal_eval.config.datasets import scored_turns_of
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
@@ -114,8 +114,7 @@ def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, A
 
     These are the complete and truncated answers to scored turns.
     """
-    dialogue = config["split_entries"][split].get("dialogue")
-    scored = Dialogue.model_validate(dialogue).scored_turns if dialogue else "all"
+    scored = scored_turns_of(config["split_entries"][split])
     prompts = {row["id"]: row for row in rows_of(config, "prompts", split)}
     for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split), scored):
         name = content_id({"messages": messages, "answer": row["answer"]})

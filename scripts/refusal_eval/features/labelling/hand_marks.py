@@ -1,4 +1,4 @@
-"""Marks that somebody gave to answers chosen by hand, in the page of `refusal-eval browse`.
+"""Marks that somebody gave to answers chosen by hand, in a page of all answers.
 
 They are labels of people on a study's own answers, and gold. They are no sample: nothing is known of how likely an
 answer was to be marked, so no rate is corrected with them, and they do not enter labels.jsonl.

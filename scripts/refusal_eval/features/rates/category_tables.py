@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from refusal_eval.config.report_sections import RATES
-from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
+from refusal_eval.features.rates.rate_tables import HEADER_WIDTH, of_cell
 from refusal_eval.report.paper.display import Score, clean, mark_of, marks_of, natural, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
@@ -15,6 +15,8 @@ from refusal_eval.report.paper.table_notes import common_notes, flags_notes, sha
 from refusal_eval.report.results.cells import of_alone
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.model_alone import as_user_meets_it, of_model_alone
+
+_KEYS = 3  # columns that name a row
 
 
 def categories(data: TableData) -> TableParts:
@@ -41,8 +43,10 @@ def _table(rows: Sequence[Estimate], data: TableData, every: Sequence[Score], al
     places = {split: i for i, split in enumerate(order_names((str(row.split) for row in rows), data.order("splits")))}
     scores = [score for score in every if score["split"] in places]
     marked = {split: marks_of(score for score in scores if score["split"] == split) for split in places}
-    body = []
+    body: list[list[str]] = []
+    about: dict[tuple[int, int], dict[str, str]] = {}
     for split, category in sorted({key[:2] for key in cells}, key=lambda key: (places[key[0]], natural(key[1]))):
+        about |= {(len(body), j): of_cell(m, split, category=category) for j, m in enumerate(columns, _KEYS)}
         own = [cells.get((split, category, model)) for model in columns]
         prompts = max(row.n_prompts or 0 for row in own if row is not None)
         name = clean(category).replace("_", " ")
@@ -62,7 +66,7 @@ def _table(rows: Sequence[Estimate], data: TableData, every: Sequence[Score], al
     header = ["Split", "Category", "Prompts", *("\n".join(wrap_text(show.model(m), HEADER_WIDTH)) for m in columns)]
     rate, align = "Refusal rate of the model alone" if alone else "Refusal rate", "llr" + "r" * len(columns)
     caption, name = f"{rate} in percent with its interval, by category.", f"categories-{judge}" + "-model-alone" * alone
-    return Table(name, caption, header, body, notes, keys=3, per_block=4, align=align)
+    return Table(name, caption, header, body, notes, keys=_KEYS, per_block=4, align=align, about=about)
 
 
 def category_rows(results: Iterable[Estimate], judge: str, readings: Mapping[str, str]) -> list[Estimate]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.features.rates.judge_errors import Errors, judge_errors
+from refusal_eval.features.rates.rate_tables import of_cell
 from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import (
     MINUS,
@@ -147,7 +148,8 @@ def _rates_table(
     about = {"corrected": own, "several": several, "marks": marks, "measured": _measured_texts(errors, readings)}
     notes = filled_notes("judge_errors/judge_errors", show, judge=judge, scores=shown, **about)
     title = "How far errors of the judge would move each rate, in percentage points."
-    return Table(f"judge-errors-{judge}", title, header, rows, notes, keys=2)
+    linked = {(i, 2): of_cell(*place) for i, place in enumerate(places)}
+    return Table(f"judge-errors-{judge}", title, header, rows, notes, keys=2, about=linked)
 
 
 def _column(way: str, error: Errors) -> str:

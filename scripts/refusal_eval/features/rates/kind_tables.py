@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from refusal_eval.config.report_sections import RATES
-from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
+from refusal_eval.features.rates.rate_tables import HEADER_WIDTH, of_cell
 from refusal_eval.report.paper.display import clean, mark_of, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
@@ -59,7 +59,12 @@ def kinds(data: TableData) -> TableParts:
     )
     header = ["Judge", "Split", "Answers", *("\n".join(wrap_text(show.model(m), HEADER_WIDTH)) for m in models)]
     caption, align = "Kinds of answers, in percent with intervals.", "lll" + "r" * len(models)
-    return _frame(rows), [Table("kinds", caption, header, body, notes, keys=3, per_block=4, align=align)]
+    about = {
+        (i, j): of_cell(model, split, judge=judge)
+        for i, (judge, split, _) in enumerate(names)
+        for j, model in enumerate(models, 3)
+    }
+    return _frame(rows), [Table("kinds", caption, header, body, notes, keys=3, per_block=4, align=align, about=about)]
 
 
 def _name(row: Estimate) -> str:

@@ -98,6 +98,7 @@ def _refusal_table(data: TableData, used: Sequence[Score], results: Sequence[Est
         for m in rows_of
     ]
     bold = {(rows_of.index(model), j) for j, s in enumerate(columns_of, 1) for model in found.firsts[s]}
+    about = {(i, j): of_cell(m, s) for i, m in enumerate(rows_of) for j, s in enumerate(columns_of, 1)}
     doubtful = bool(bold) and any(NEVER_BOLD.intersection(score["flags"]) for score in used)
     notes = filled_notes(
         "refusal/refusal",
@@ -113,7 +114,7 @@ def _refusal_table(data: TableData, used: Sequence[Score], results: Sequence[Est
     rate = "Refusal rate of the model alone" if alone else "Refusal rate"
     caption = f"{rate} in percent with its {level_text(used)} interval, by model and split."
     groups, name = [expected[split] for split in columns_of], "refusal" + "-model-alone" * alone
-    return Table(name, caption, header, rows, notes, per_block=4, bold=frozenset(bold), groups=groups)
+    return Table(name, caption, header, rows, notes, per_block=4, bold=frozenset(bold), groups=groups, about=about)
 
 
 class _BestRates:
@@ -176,10 +177,35 @@ def scores(data: TableData) -> TableParts:
     notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards, model_alone=with_alone)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
     rates = frozenset(header.index(name) for name in _RATES if name in header)
+    about = {(i, j): _about(score) for i, score in enumerate(cells) for j in rates}
+    about |= _about_states(cells, header, {"Blocked": BLOCKED, "Truncated": TRUNCATED})
+    caption = "Refusal rates of all cells."
     table = Table(
-        "scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align, marked=rates
+        "scores", caption, header, rows, notes, len(keys), per_block=6, align=align, marked=rates, about=about
     )
     return rates_frame(cells, data.cards, with_c=True), [table]
+
+
+def of_cell(model: str, split: str, **further: str) -> dict[str, str]:
+    """Return what a table says its cell is about (`Table.about`)."""
+    return {"split": split, "model": model, **further}
+
+
+def _about(score: Score, **further: str) -> dict[str, str]:
+    return of_cell(score["model"], score["split"], judge=score["judge"], **further)
+
+
+def _about_states(
+    cells: Sequence[Score], header: Sequence[str], columns: Mapping[str, str]
+) -> dict[tuple[int, int], dict[str, str]]:
+    """Return what the cells of these columns, each with the share of one state of answers, are about, but for zeros."""
+    places = {header.index(name): state for name, state in columns.items()}
+    return {
+        (i, j): _about(score, state=state)
+        for i, score in enumerate(cells)
+        for j, state in places.items()
+        if state_shares(score)[state]
+    }
 
 
 def _positive_text(share: Mapping[str, Any] | None) -> str:
@@ -256,7 +282,9 @@ def states(data: TableData) -> TableParts:
     frame = _frame(
         cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
     )
-    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, 2, per_block=8)]
+    columns = {state.replace("_", "\n").capitalize(): state for state in ANSWER_STATES}
+    about = _about_states([_first(of) for of in by_place.values()], header, columns)
+    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, 2, per_block=8, about=about)]
 
 
 def votes(data: TableData) -> TableParts:
@@ -282,7 +310,9 @@ def votes(data: TableData) -> TableParts:
         rows.append([*names, split + marks_of([score]), *columns])
     notes = filled_notes("votes/votes", data.labels, scores=cells, cards=data.cards)
     caption, at_split = "Majority, any and weighted votes.", frozenset({len(keys) - 1})
-    table = Table("votes", caption, header, rows, notes, len(keys), per_block=7, marked=at_split)
+    numbers = range(len(keys), len(header))
+    about = {(i, j): _about(score) for i, score in enumerate(cells) for j in numbers}
+    table = Table("votes", caption, header, rows, notes, len(keys), per_block=7, marked=at_split, about=about)
     return _frame(cells, _votes), [table]
 
 
@@ -330,7 +360,10 @@ def answers(data: TableData) -> TableParts:
     )
     header += ["Right"] if with_right else []
     align = "ll" + "r" * (len(header) - 2)
-    table = Table("answers", "Properties of the answers.", header, rows, notes, 2, per_block=7, align=align)
+    about = {(i, header.index("Refusal rate")): _about(score) for i, score in enumerate(found)}
+    table = Table(
+        "answers", "Properties of the answers.", header, rows, notes, 2, per_block=7, align=align, about=about
+    )
     return pd.DataFrame(list(_answers(found)), dtype=object), [table]
 
 

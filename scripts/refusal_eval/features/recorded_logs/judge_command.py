@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,15 +23,14 @@ from refusal_eval.features.recorded_logs.answer_set import AnswerSet, put_togeth
 from refusal_eval.features.recorded_logs.catalogue_match import Known, known_prompts, of_rows
 from refusal_eval.features.recorded_logs.gold_file import gold_rows
 from refusal_eval.features.recorded_logs.judged_lines import result_lines
-from refusal_eval.features.recorded_logs.judged_study import STUDY, JudgedStudy, write_study
-from refusal_eval.program.page_lines import fill_lines, many
+from refusal_eval.features.recorded_logs.judged_study import NOTES, STUDY, JudgedStudy, write_study
+from refusal_eval.program.page_lines import many
 from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.study import Study
 
 JUDGES = ("keyword", "words-english")  # the second is fitted and shipped: neither needs an engine or a network
 CACHE = ".cache"
-MOST_LOST = 4  # sentences on the terminal; the folder's README.md has all
 Names = list[str] | None
 Expect = Literal["comply", "refuse", "varies"]
 
@@ -84,25 +83,27 @@ def command(
     catalogue = _catalogue()
     _refuse_unknown(judges, catalogue)
     labelled = gold_rows(gold, of_gold) if gold else []
-    study = _study(files, named, expect, labelled, wanted, judges, catalogue)
-    config = write_study(study, folder)
-    for line in _read_lines(study, folder):
-        typer.echo(visible(line))
-    again = snakemake_command(folder / STUDY, ROOT)[2:]
-    shown = "snakemake " + ("" if Path.cwd() == ROOT else f"--snakefile {ROOT}/Snakefile ")
-    shown += f"--cores all --configfile {shown_path(folder / STUDY)}"
+    again = "snakemake " + ("" if Path.cwd() == ROOT else f"--snakefile {ROOT}/Snakefile ")
+    again += f"--cores all --configfile {shown_path(folder / STUDY)}"
+    study = _study(files, named, expect, labelled, wanted, judges, catalogue, again)
+    config, notes = write_study(study, folder), shown_path(folder / NOTES)
+    lines = _read_lines(study, notes)
     if no_run:
-        typer.echo(f"Next: {shown}")
-        return
+        lines += [f"Wrote {shown_path(folder)}/ ({STUDY}, entries.yaml, answers/, prompts/).", f"Next: {again}"]
     needs = [one for one in judges if getattr(catalogue.valid["judges"][one], "engine", None)]
-    if needs:
-        typer.echo(
-            f"The weights of {', '.join(needs)} are fetched if they are not here yet, and asked on this machine."
+    if needs and not no_run:
+        lines.append(
+            f"The weights of {', '.join(needs)} are fetched if they are not here yet, and run on this machine."
         )
-    _run(["-m", *again], folder)
-    for line in result_lines(Study(config), shown_path(folder)):
+    _say(lines)
+    if not no_run:
+        _run(["-m", *snakemake_command(folder / STUDY, ROOT)[2:]], folder)
+        _say(result_lines(Study(config), notes, len(lines)))
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
         typer.echo(visible(line))
-    typer.echo(f"Again, after a change: {shown}")
 
 
 def _study(
@@ -113,6 +114,7 @@ def _study(
     name: str,
     judges: Sequence[str],
     catalogue: Catalogue,
+    again: str,
 ) -> JudgedStudy:
     read, systems = without_own_systems(read_files(files, columns))
     prompts = of_rows(messages_of(row) for one in read for row in one.rows)
@@ -125,7 +127,7 @@ def _study(
             "say nothing of the answers in it"
         )
     return JudgedStudy(
-        name, answers, judges, labelled, [one.file.name for one in read], _known_line(prompts, known, expect)
+        name, answers, judges, labelled, [one.file.name for one in read], _known_line(prompts, known, expect), again
     )
 
 
@@ -141,23 +143,22 @@ def _known_line(prompts: Mapping[str, Any], known: Mapping[str, Known], expect: 
     named = ", ".join(f"{split} ({count})" for split, count in splits.most_common())
     kept = "categories and clusters" if expect else "categories, clusters and expectation"
     share = f"{len(known)} of {many(len(prompts), 'prompt')} ({100 * len(known) / len(prompts):.0f} %)"
-    return f"{share} are in splits of the catalogue, by their text, and take {kept} from there: {named}."
+    return f"{share} are in splits of the catalogue, by their text: {named}. They take {kept} from there."
 
 
-def _read_lines(study: JudgedStudy, folder: Path) -> list[str]:
-    """Say what was read, what was lost, and where the study is."""
+def _read_lines(study: JudgedStudy, notes: str) -> list[str]:
+    """Say what was read, and how much was lost; the notes say what."""
     answers: AnswerSet = study.answers
     total, always = sum(map(len, answers.models.values())), ("blocked", "failed")
     counts = [(state, answers.states[state]) for state in ANSWER_STATES]
     states = ", ".join(f"{count} {state}" for state, count in counts if count or state in always)
     sizes = {"model": len(answers.models), "prompt": answers.prompts, "split": len(answers.splits)}
     size = ", ".join([*(many(count, noun) for noun, count in sizes.items()), f"K = {answers.samples}"])
-    lines = [f"Read {many(total, 'answer')} ({size}): {states}."]
-    lines += fill_lines([study.known], "")
-    shown = [f"Lost: {sentence}" for sentence in answers.lost[:MOST_LOST]]
-    if more := len(answers.lost) - len(shown):
-        shown.append(f"Lost: {more} more, in {shown_path(folder)}/README.md")
-    return [*lines, *fill_lines(shown, ""), f"Wrote {shown_path(folder)}/ ({STUDY}, entries.yaml, answers/, prompts/)."]
+    lost = f"{many(len(answers.lost), 'thing')}, listed in {notes}" if answers.lost else "nothing that the readers know"
+    return [
+        f"Read {many(total, 'answer')} ({size}): {states}.",
+        f"Lost: {lost}. {study.known.split('. ')[0].rstrip('.')}.",
+    ]
 
 
 def _run(arguments: Sequence[str], folder: Path) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.kinds import ANSWER_PAGES
 from refusal_eval.config.load_study import load_study, study_values
-from refusal_eval.config.study_entry import Study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path, write_jsonl
 from refusal_eval.core.states import LABELS
@@ -29,6 +29,7 @@ class JudgedStudy:
         judges: of the catalogue, the first gives the headline.
         gold: answers with labels of people; none if nobody labelled any.
         known: which share of the prompts the catalogue knows, as a sentence.
+        again: the command that runs it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class JudgedStudy:
     gold: Sequence[Mapping[str, Any]]
     files: Sequence[str]
     known: str
+    again: str
 
     @property
     def scorers(self) -> dict[str, str]:
@@ -78,8 +80,8 @@ def _write(study: JudgedStudy, folder: Path, results: str) -> None:
         write_jsonl(folder / "prompts" / f"{name}.jsonl", prompts)
     if study.gold:
         write_jsonl(folder / "gold" / "people.jsonl", study.gold)
-    has_pages = "browser" in Study.model_fields  # whose feature may not be here
-    values = {"study": study, "answers": answers, "results": results, "has_pages": has_pages}
+    pages = [ANSWER_PAGES.get(name) for name in ANSWER_PAGES.names()]
+    values = {"study": study, "answers": answers, "results": results, "pages": pages}
     (folder / STUDY).write_text(_filled("study.yaml.j2", values), encoding="utf-8")
     (folder / ENTRIES).write_text(_dumped(_entries(study)), encoding="utf-8")
     (folder / NOTES).write_text(_filled("notes.md.j2", values), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.capture_entry import Positions, Side, refuse_wrong_layers
+from refusal_eval.config.capture_entry import Positions, Side, Sides, refuse_wrong_layers
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 
 
@@ -29,8 +29,8 @@ class Separation(Entry):
 
     name: Slug = Field(description="Names its file, `separation/NAME.csv`.")
     models: list[Slug] = Field(min_length=1, description="Models of the study, such as a base and its fine-tune.")
-    positive: Side = Field(description="One group of prompts.")
-    negative: Side = Field(description="The other group.")
+    positive: Sides = Field(description="One group of prompts, or a list of groups that are one.")
+    negative: Sides = Field(description="The other group.")
     positions: Positions = Field("last_prompt_token", description="As in a direction.")
     layers: list[Whole] | None = Field(
         None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the models."
@@ -51,6 +51,6 @@ class Separation(Entry):
         return self
 
     @property
-    def sides(self) -> dict[str, Side]:
+    def sides(self) -> dict[str, Side | list[Side]]:
         """Both groups, by the keys that they have in the entry."""
         return {"positive": self.positive, "negative": self.negative}

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from refusal_eval.core.side_names import SideFiles
 from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.features.separation.separation_keys import SeparationKeys
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.activations_stage import files_of_sides, sources_of_sides
+from refusal_eval.workflow.activations_stage import files_in, files_of_sides, sources_of_sides
 
 
 def separation_names(study: Study, aqi: bool = False) -> list[str]:
@@ -36,7 +37,7 @@ def aqi_params(study: Study, name: str) -> dict[str, Any]:
     return asked | {"sources": sources_of_sides(study, entry.sides)}
 
 
-def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, str]]]:
+def separation_files(study: Study, name: str) -> dict[str, SideFiles]:
     """Return the files that each side is read from, for each model of a separation."""
     entry = separation_entry(study, name)
     return {model: files_of_sides(study, model, entry.positions, entry.sides) for model in entry.models}
@@ -44,5 +45,4 @@ def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, s
 
 def files_read(study: Study, name: str) -> list[str]:
     """Return all files that a separation is measured on."""
-    models = separation_files(study, name).values()
-    return [file for sides in models for files in sides.values() for file in files.values()]
+    return [file for sides in separation_files(study, name).values() for file in files_in(sides)]

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.capture_entry import Positions, Side, refuse_wrong_layers
+from refusal_eval.config.capture_entry import Positions, Side, Sides, refuse_wrong_layers
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
+from refusal_eval.core.side_names import groups_of
 
 Method = Literal["md", "wmd", "rmd", "wrmd", "random"]
 Fitted = Literal["md", "wmd", "rmd", "wrmd"]  # methods whose vectors are made from the prompts
@@ -31,8 +32,15 @@ class Direction(Entry):
 
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
     model: Slug = Field(description="Model of the study whose activations are used.")
-    positive: Side = Field(description="Prompts that the vector points to, such as those that are refused.")
-    negative: Side = Field(description="Prompts that the vector points away from.")
+    positive: Sides = Field(
+        description="Prompts that the vector points to, such as those that are refused: a group, or a list of groups."
+    )
+    negative: Sides = Field(description="Prompts that the vector points away from.")
+    neutral: Sides | None = Field(
+        None,
+        description="Prompts that are neither, such as those with c(x) `within` 0.15: their mean is the point from "
+        "which projections count, for an `alpha`, for `reposition` and for layers `by: correlation`.",
+    )
     method: Method = Field(
         "md",
         description="`md` difference of means, `wmd` weighted by |c(x)|, `rmd` and `wrmd` the same after the inverse "
@@ -75,8 +83,14 @@ class Direction(Entry):
         for key, said in (("of", self.of != "md"), ("draw", self.draw != 0)):
             if said and self.method != "random":
                 raise ValueError(f"`{key}` is for `random` only, and `method` is `{self.method}`; leave it out")
-        if (fitted := self.fitted) in WEIGHTED and None in (self.positive.judge, self.negative.judge):
+        parts = [part for side in (self.positive, self.negative) for part in groups_of(side)]
+        if (fitted := self.fitted) in WEIGHTED and any(part.judge is None for part in parts):
             raise ValueError(f"`{fitted}` weights prompts by |c(x)|, so each side needs a `judge`")
+        if self.neutral is not None and any(part.judge is None for part in parts):
+            raise ValueError(
+                "with `neutral`, projections are compared with c(x), so each group of `positive` and `negative` needs "
+                "a `judge`"
+            )
         return self
 
     @property
@@ -85,6 +99,7 @@ class Direction(Entry):
         return self.of if self.method == "random" else self.method
 
     @property
-    def sides(self) -> dict[str, Side]:
-        """Both sides, by the keys that they have in the entry."""
-        return {"positive": self.positive, "negative": self.negative}
+    def sides(self) -> dict[str, Side | list[Side]]:
+        """Its groups of prompts, by the keys that they have in the entry."""
+        sides = {"positive": self.positive, "negative": self.negative}
+        return sides if self.neutral is None else sides | {"neutral": self.neutral}

@@ -1,9 +1,9 @@
-"""Files of directions: three or four float32 tensors [layers, width] and one JSON value, in safetensors.
+"""Files of directions: float32 tensors [layers, width] and one JSON value, in safetensors.
 
-The tensors are `direction`, `mean_positive`, `mean_negative` and, of a control, `controlled`; the metadata's one key
-`refusal_eval` holds canonical JSON. A fitted direction is kept in the store, under `directions/` by the SHA-256 of what
-it was made from: the last bits of linear algebra differ between machines, and a steered model with other bits is
-another model.
+The tensors are `direction`, `mean_positive`, `mean_negative`, of a control `controlled`, and with neutral prompts
+`mean_neutral`; the metadata's one key `refusal_eval` holds canonical JSON. A fitted direction is kept in the store,
+under `directions/` by the SHA-256 of what it was made from: the last bits of linear algebra differ between machines,
+and a steered model with other bits is another model.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ LOG = logging.getLogger(__name__)
 FOLDER, METADATA = "directions", "refusal_eval"
 TENSORS = ("direction", "mean_positive", "mean_negative")
 CONTROLLED = "controlled"  # of a control: the vectors that it is the control of
+NEUTRAL = "mean_neutral"  # of a direction with neutral prompts
 
 
 def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]], said: Mapping[str, Any]) -> None:
     """Write a direction in one step; the same values give the same bytes.
 
     Args:
-        tensors: the arrays `TENSORS`, of a control `CONTROLLED` too.
+        tensors: the arrays `TENSORS`, of a control `CONTROLLED`, with neutral prompts `NEUTRAL` too.
         said: the JSON value of its metadata.
     """
     arrays = {name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in tensors}
@@ -50,7 +51,7 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
     """
     try:
         with safe_open(str(path), "numpy") as file:
-            names = [*TENSORS, *({CONTROLLED} & set(file.keys()))]
+            names = [*TENSORS, *sorted({CONTROLLED, NEUTRAL} & set(file.keys()))]
             tensors = {name: file.get_tensor(name).astype(np.float32) for name in names}
             said: dict[str, Any] = json.loads(file.metadata()[METADATA])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from refusal_eval.core.side_names import SideFiles
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.activations_stage import files_of_sides, sources_of_sides
+from refusal_eval.workflow.activations_stage import files_in, files_of_sides, sources_of_sides
 
 
 def direction_entry(study: Study, name: str) -> dict[str, Any]:
@@ -12,7 +13,7 @@ def direction_entry(study: Study, name: str) -> dict[str, Any]:
     return entry | {"sources": sources_of_sides(study, study.listed("directions")[name].sides)}
 
 
-def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
+def side_files(study: Study, name: str) -> SideFiles:
     """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
     direction = study.listed("directions")[name]
     return files_of_sides(study, direction.model, direction.positions, direction.sides)
@@ -20,4 +21,4 @@ def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
 
 def files_read(study: Study, name: str) -> list[str]:
     """Return all files that a direction is fitted on."""
-    return [file for files in side_files(study, name).values() for file in files.values()]
+    return files_in(side_files(study, name))

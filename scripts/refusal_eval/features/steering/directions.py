@@ -4,14 +4,15 @@ Formulas after Refusal Steering (arXiv 2512.16602, sections 3.2 and 3.3): P are 
 ones, h the states of a layer, w the weights of prompts. What differs from the paper:
 
     offset   the paper subtracts the mean o of neutral prompts from h; o cancels in all differences and covariances here
+             and counts in projections (projections.py)
     wmd      the code that it builds on scales both means to length 1 after subtracting o, and then subtracts them; o
              does not cancel there. Here it is the difference of weighted means
     length   the paper's vectors have length 1; here they are as long as the difference of means, so that a scale of 1
              means the same for each method
     step     the paper adds alpha s v, with s the ratio of the 95 % (alpha < 0: 5 %) quantiles of projections and c(x)
-             on validation prompts: its alpha is another step than a scale here
-    ranking  the paper ranks layers by r - RMSE (correlation of projection and c(x), and root mean square of c(x) where
-             the signs differ) and drops the deepest, about 5 %; here by the held-out area, of all captured layers
+             on validation prompts: its alpha is another step than a scale here (projections.py has s)
+    ranking  the paper ranks layers by r - RMSE (projections.py) and drops the deepest, about 5 %; here by the held-out
+             area, of all captured layers, unless an intervention asks for the paper's
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import scipy  # alone: its parts are loaded when first used, and requests are re
 from refusal_eval.activations.groups import Floats, Group, States, refuse_not_finite
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
+from refusal_eval.features.steering.held_out import held_out_of, split_held
 
 LOG = logging.getLogger(__name__)
 FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted again
@@ -115,11 +117,13 @@ class FittedVectors:
     ranking: list[int]  # the numbers of the layers, the best first
     card: dict[str, Any]
     controlled: States | None = None  # of a control the vectors that it is the control of
+    mean_neutral: States | None = None  # of a direction with neutral prompts
 
     def tensors(self) -> dict[str, States]:
         """Return the arrays by the names that they have in the file."""
         own = {"direction": self.direction, "mean_positive": self.mean_positive, "mean_negative": self.mean_negative}
-        return own if self.controlled is None else own | {"controlled": self.controlled}
+        more = {"controlled": self.controlled, "mean_neutral": self.mean_neutral}
+        return own | {name: tensor for name, tensor in more.items() if tensor is not None}
 
 
 def fit(
@@ -140,7 +144,7 @@ def fit(
         UserError: if a side has too few prompts or clusters, or a layer has states that are not finite, or none that
             differ between the sides.
     """
-    held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
+    held = held_out_of(positive, negative, hold_out, seed)
     counts = {"n": (len(positive), len(negative))}
     vectors, separated = list[Floats](), list[Separated]()
     cosines = list[float | None]()
@@ -148,7 +152,7 @@ def fit(
     for place, number in enumerate(layers):
         both = positive.at(place), negative.at(place)
         refuse_not_finite(number, *(group.states for group in both))
-        fitting, held_out = _split(*both, held)
+        fitting, held_out = split_held(*both, held)
         for side, group in zip(("positive", "negative"), fitting, strict=True):
             if len(group) < LEAST_FITTED:
                 raise UserError(f"the {side} side has {len(group)} prompts to fit on, and needs {LEAST_FITTED}")
@@ -205,10 +209,10 @@ def control_of(
         (fitted.direction.shape[1], len(triangle))
     )
     vectors = (_qr(draws)[0] @ triangle).T
-    held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
+    held = held_out_of(positive, negative, hold_out, seed)
     by_layer = list[dict[str, Any]]()
     for place, (vector, of_direction) in enumerate(zip(vectors, fitted.card["layers"], strict=True)):
-        value = Separated.by(vector, *_split(positive.at(place), negative.at(place), held)[1])
+        value = Separated.by(vector, *split_held(positive.at(place), negative.at(place), held)[1])
         own = {"held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d, "split_half_cosine": None}
         by_layer.append(of_direction | own)
     card = fitted.card | {"layers": by_layer}
@@ -240,45 +244,6 @@ class Separated:
         return -self.auc, float("inf") if self.cohens_d is None else -self.cohens_d
 
 
-def held_out_clusters(
-    positive: Sequence[str], negative: Sequence[str], share: float, seed: int, purpose: str = "held out"
-) -> set[str]:
-    """Return the clusters that are held out: about `share` of those of each side, and of those that are on both.
-
-    Drawn by a hash of seed and cluster, so that neither the order of prompts nor other clusters matter much. Of each
-    side at least one cluster is held out and one is left: where the draw did not give that, one more is held out, or
-    one less. Shared clusters are changed only where the other side keeps both; with two clusters a side that is
-    always possible.
-
-    Raises:
-        UserError: if a side has only one cluster.
-    """
-    sides = set(positive), set(negative)
-    for name, clusters in zip(("positive", "negative"), sides, strict=True):
-        if len(clusters) < 2:
-            raise UserError(f"the prompts of the {name} side are one cluster, and two are needed: one is held out")
-    held: set[str] = set()
-    for stratum in (sides[0] & sides[1], sides[0] - sides[1], sides[1] - sides[0]):
-        ranked = sorted(stratum, key=lambda cluster: sha256_of([purpose, seed, cluster]))
-        held |= set(ranked[: round(share * len(ranked))])
-    for own, other in (sides, sides[::-1]):
-        ranked = sorted(own, key=lambda cluster: sha256_of([purpose, seed, cluster]))
-        if not own & held:
-            held.add(next(cluster for cluster in ranked if other - held != {cluster}))
-        elif own <= held:
-            held.discard(next(cluster for cluster in reversed(ranked) if other & held != {cluster}))
-    for name, own in zip(("positive", "negative"), sides, strict=True):
-        if not own & held or own <= held:
-            raise UserError(f"the {name} side has too few clusters that the other has not: none can be {purpose}")
-    return held
-
-
-def _split(positive: Group, negative: Group, held: set[str]) -> tuple[tuple[Group, Group], tuple[Group, Group]]:
-    """Return both sides without these clusters, and both sides with them alone."""
-    rest = positive.of_clusters(held, inside=False), negative.of_clusters(held, inside=False)
-    return rest, (positive.of_clusters(held), negative.of_clusters(held))
-
-
 def _cosine_of_halves(method: FitMethod, fitting: tuple[Group, Group], number: int, seed: int) -> float | None:
     """Return the cosine of the vectors of two halves of both sides, clusters kept together.
 
@@ -287,9 +252,9 @@ def _cosine_of_halves(method: FitMethod, fitting: tuple[Group, Group], number: i
     positive, negative = fitting
     if min(len(set(group.clusters)) for group in fitting) < 2:
         return None
-    half = held_out_clusters(positive.clusters, negative.clusters, 0.5, seed, "half")
+    half = held_out_of(positive, negative, 0.5, seed, "half")
     try:
-        one, other = (method.vector(*part, number) for part in _split(positive, negative, half))
+        one, other = (method.vector(*part, number) for part in split_held(positive, negative, half))
     except UserError:
         return None
     return cosine(one, other)

@@ -25,6 +25,9 @@ else:
     Mode = Literal[tuple(MODES)]
 
 
+ALPHA = "1: the ratio of high quantiles of held-out projections and of c(x), of one sign"
+
+
 class DoseResponseFigure(OfModels):
     """Refusal rate by the scale of an intervention, a panel for each split. A curve is of models that differ in nothing
     else; the model without an intervention is its point at scale 0."""
@@ -36,6 +39,7 @@ class DoseResponseFigure(OfModels):
     mode: Mode = Field(
         "add", description="Mode of the interventions that it shows; scales of different modes have different units."
     )
+    alpha: bool = Field(False, description="Show the models whose scale is an `alpha`, in place of the others.")
     splits: list[Slug] | None = SPLITS
     reading: Literal["strict", "broad"] | None = READING
     models: list[Slug] | None = Field(
@@ -45,7 +49,11 @@ class DoseResponseFigure(OfModels):
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one for each mode with a swept scale, unless its curves are too many to distinguish."""
-        figures = [cls(name=f"dose_response_{mode}", kind="dose_response", mode=mode) for mode in MODES]
+        figures = [
+            cls(name=f"dose_response_{mode}{'_alpha' * alpha}", kind="dose_response", mode=mode, alpha=alpha)
+            for mode in MODES
+            for alpha in (False, True)
+        ]
         shown = [(figure, figure.shown(study).curves.values()) for figure in figures]
         swept = [figure for figure, curves in shown if any(len(set(curve.values())) > 2 for curve in curves)]
         return [figure for figure in swept if len(figure.shown(study).curves) <= MOST_CURVES]
@@ -54,7 +62,8 @@ class DoseResponseFigure(OfModels):
         """Return what it shows: of steered models those of its mode, whose scales have one unit."""
         entries = study.entries.get("models", {})
         steered = {name: entry.intervention for name, entry in entries.items() if entry.intervention is not None}
-        others = {name for name, asked in steered.items() if asked.mode != self.mode}
+        own = (self.mode, self.alpha)
+        others = {name for name, asked in steered.items() if (asked.mode, asked.in_alpha) != own}
         models = [name for name in self.models or study.models if name not in others]
         whole = super().shown(study)
         found = curves_among(models, study)
@@ -65,7 +74,8 @@ class DoseResponseFigure(OfModels):
         """Yield a mistake if there are no curves, or too many to distinguish."""
         found = self.shown(study).curves
         if not found:
-            message = f"`dose_response` needs models of mode `{self.mode}` that differ in `scale` and in nothing else"
+            what = "`alpha`" if self.alpha else "`scale`"
+            message = f"`dose_response` needs models of mode `{self.mode}` that differ in {what} and in nothing else"
             why = f"{message}, or one of them and the same without its intervention (docs/how-to/steering.md)"
             yield ("kind",), why
         elif len(found) > MOST_CURVES:
@@ -93,27 +103,28 @@ class DoseResponseFigure(OfModels):
                     size = {"n_prompts": score["n_prompts"], "flags": score["flags"]}
                     rows.append({"curve": label, "scale": scale, **about, **value, **size})
         scales = sorted({row["scale"] for row in rows})
+        plain = 0.0 in scales and MODES[self.mode].plain_at_0
         chart = Chart(
-            x_label="Scale of the intervention",
+            x_label="Alpha of the intervention" if self.alpha else "Scale of the intervention",
             places=[f"{scale:g}".replace("-", MINUS) for scale in scales],
             place=lambda row: scales.index(row["scale"]),
             y_label="Refusal rate (%)",
             y_ticks=percent_scale(highest(rows)),
             at=scales,
-            mark=scales.index(0.0) if 0.0 in scales else None,
-            plain="no intervention" if 0.0 in scales else None,
+            mark=scales.index(0.0) if plain else None,
+            plain="no intervention" if plain else None,
         )
+        unit = f"Alpha of {ALPHA}" if self.alpha else f"Scale of {MODES[self.mode].unit}"
         words = [
-            f"Scale of {MODES[self.mode].unit}"
-            + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
+            unit + ("; at the dashed line nothing is changed." if plain else "."),
             *rates_words(data.scores, data.labels),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),
             *gaps_words(rows, data),
         ]
-        title = self.title or "Refusal rate by the scale of the intervention."
+        title = self.title or f"Refusal rate by the {'alpha' if self.alpha else 'scale'} of the intervention."
         what = f"Rate (%) with {level_text(data.scores)} CI"
         needed = short_words(data, what, flags=flags_in(rows), everywhere=unmarked(rows))
-        short = within(title, needed, [f"Scale {MODES[self.mode].unit}."])
+        short = within(title, needed, [f"Alpha {ALPHA}." if self.alpha else f"Scale {MODES[self.mode].unit}."])
         frame = pd.DataFrame(rows, dtype=object)
         return Drawn(draw_curves(rows, chart, data, list(found)), frame, Caption(title, words, short))

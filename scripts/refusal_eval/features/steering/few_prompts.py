@@ -16,13 +16,13 @@ import scipy
 from refusal_eval.activations.groups import Floats, Group, States
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.steering.direction_entry import LEAST_NEGATIVE as LEAST
-from refusal_eval.features.steering.directions import RIDGE, FitMethod, held_out_clusters
+from refusal_eval.features.steering.directions import RIDGE, FitMethod
+from refusal_eval.features.steering.held_out import held_out_of, split_held
 
 
 def fitted_groups(positive: Group, negative: Group, hold_out: float, seed: int) -> tuple[Group, Group]:
     """Return the prompts of both sides that a vector is made from: those that are not held out."""
-    held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
-    return positive.of_clusters(held, inside=False), negative.of_clusters(held, inside=False)
+    return split_held(positive, negative, held_out_of(positive, negative, hold_out, seed))[0]
 
 
 def refuse_few(method: FitMethod, negative: Group, allowed: bool) -> None:

@@ -6,10 +6,16 @@ u = v / |v|, s the scale and h the residual stream after the layer at one token:
     add      h + s v
     ablate   h - s <h - o, u> u, with o = 0 or the midpoint of both means
     gated    h + s v where cos(h, v) > gate, else h
+    reposition
+             h - <h - o, u> u + s v, with o the mean of the neutral prompts
     pull     h + s (mu - h), with mu the mean of the negative or the positive side
     constellation
              h + s (mu - h) where cos(h, mu) > gate, else h; with several directions, one for each task, and mu the one
              of their negative means that is most similar to h
+
+Of `add`, `gated` and `reposition` the step may be alpha s+ u, or alpha s- u where alpha < 0, in place of s v, with the
+direction's scales by quantile (projections.py); these and `reposition` are those of Refusal Steering (arXiv 2512.16602,
+section 3.3).
 
 With a control in place of a direction, v is the control's; `gated` compares h with the vector that it is the control
 of, so that the same tokens are pushed; and `pull` and `constellation` move to the middle of both means plus or minus
@@ -37,13 +43,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.core.text_config import LAYERS_KEY, of_text
 from refusal_eval.core.texts import ranges
-from refusal_eval.features.steering.direction_files import CONTROLLED, read_direction
+from refusal_eval.features.steering.direction_files import CONTROLLED, NEUTRAL, read_direction
 from refusal_eval.features.steering.intervention_file import METADATA, VERSION, intervention_sha256
+from refusal_eval.features.steering.layers_left import layers_left
 from refusal_eval.weights.engine_file import model_config, quantization_of
 
 # What a model's card says of each direction, and what directions of one constellation have in common.
 TOLD = ("direction", "method", "model", "positions", "dtype", "prompts")
 ALIKE = ("architecture", "model_layers", "width", "model", "dtype", "positions", "layers")
+RANKINGS = {"area": "ranking", "correlation": "correlation_ranking"}  # keys of a direction's file
 Vector = np.ndarray  # [width], float64
 
 
@@ -57,6 +65,7 @@ class FittedDirection:
     mean_positive: np.ndarray  # the same
     mean_negative: np.ndarray  # the same
     controlled: np.ndarray | None = None  # the same, of a control: the vectors that it is the control of
+    mean_neutral: np.ndarray | None = None  # the same, of a direction with neutral prompts
 
     @classmethod
     def of_file(cls, path: str | Path) -> FittedDirection:
@@ -67,7 +76,14 @@ class FittedDirection:
         """
         tensors, card = read_direction(path)
         own = {name: tensors[name] for name in ("mean_positive", "mean_negative")}
-        return cls(str(path), card, tensors["direction"], **own, controlled=tensors.get(CONTROLLED))
+        return cls(
+            str(path),
+            card,
+            tensors["direction"],
+            **own,
+            controlled=tensors.get(CONTROLLED),
+            mean_neutral=tensors.get(NEUTRAL),
+        )
 
     @property
     def layers(self) -> list[int]:
@@ -84,7 +100,9 @@ class FittedDirection:
         if self.card["method"] == "random":
             middle = (negative + positive) / 2
             targets = middle - v / 2, middle + v / 2
-        return LayerParts(v, like_v, negative, *targets)
+        neutral = None if self.mean_neutral is None else self.mean_neutral[place].astype(np.float64)
+        steps = self.card["scales"][place] if "scales" in self.card else None
+        return LayerParts(v, like_v, negative, *targets, neutral=neutral, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -96,15 +114,24 @@ class LayerParts:
     mean: Vector  # that of the negative side
     negative: Vector  # what tokens are pulled to: the mean, of a control a point as far from the middle of both means
     positive: Vector  # the same of the positive side
+    neutral: Vector | None  # the mean of the neutral prompts
+    steps: Sequence[float] | None  # what alpha is multiplied by where it is positive, and where it is negative
 
 
-def ranking_of(directions: Sequence[FittedDirection]) -> list[int]:
-    """Return the layers of directions, the best first: by the sum of their places in all rankings, then by number."""
-    rankings = [direction.card["ranking"] for direction in directions]
+def ranking_of(directions: Sequence[FittedDirection], by: str = "area") -> list[int]:
+    """Return the layers of directions, the best first: by the sum of their places in all rankings, then by number.
+
+    Raises:
+        UserError: for a direction without the ranking that is asked for.
+    """
+    key = RANKINGS[by]
+    if lacking := next((direction for direction in directions if key not in direction.card), None):
+        raise UserError(f"{lacking.file} has no ranking by {by}: it has no neutral prompts; give it some and run again")
+    rankings = [direction.card[key] for direction in directions]
     return sorted(rankings[0], key=lambda layer: (sum(ranking.index(layer) for ranking in rankings), layer))
 
 
-def chosen_layers(directions: Sequence[FittedDirection], asked: Sequence[int] | Mapping[str, int]) -> list[int]:
+def chosen_layers(directions: Sequence[FittedDirection], asked: Sequence[int] | Mapping[str, Any]) -> list[int]:
     """Return the decoder layers to change, ascending: those that are named, or the best of the directions' ranking.
 
     Args:
@@ -116,9 +143,14 @@ def chosen_layers(directions: Sequence[FittedDirection], asked: Sequence[int] | 
     """
     direction = directions[0]
     if isinstance(asked, Mapping):
-        ranking, best = ranking_of(directions), asked["best"]
+        left = layers_left(direction.card["model_layers"], asked.get("drop_deepest"))
+        ranking = [layer for layer in ranking_of(directions, asked.get("by", "area")) if layer < left]
+        best = asked["best"]
         if best > len(ranking):
-            raise UserError(f"`best: {best}` asks for more layers than {direction.file} ranks ({len(ranking)})")
+            without = " without the deepest" if asked.get("drop_deepest") is not None else ""
+            raise UserError(
+                f"`best: {best}` asks for more layers than {direction.file} ranks ({len(ranking)}{without})"
+            )
         return sorted(ranking[:best])
     missing = sorted(set(asked) - set(direction.layers))
     if missing:
@@ -214,8 +246,19 @@ def write_intervention(
 Parts = Mapping[str, Any] | None
 
 
+def _step(at: LayerParts, asked: Mapping[str, Any]) -> Vector | None:
+    """Return what is added: the vector times the scale, or a step of alpha; None where the vector has no direction."""
+    if not isinstance(asked["scale"], Mapping):
+        return np.asarray(asked["scale"] * at.v)
+    if at.steps is None:
+        raise UserError("an `alpha` needs a direction with neutral prompts; give it some and run again")
+    u, alpha = _unit(at.v), asked["scale"]["alpha"]
+    return None if u is None else np.asarray(alpha * at.steps[0 if alpha > 0 else 1] * u)
+
+
 def _add(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
-    return {"add": asked["scale"] * at.v}
+    step = _step(at, asked)
+    return None if step is None else {"add": step}
 
 
 def _ablate(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
@@ -228,8 +271,18 @@ def _ablate(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
 
 
 def _gated(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
-    u = _unit(at.like)
-    return None if u is None else {"unit": u, "add": asked["scale"] * at.v}
+    u, step = _unit(at.like), _step(at, asked)
+    return None if u is None or step is None else {"unit": u, "add": step}
+
+
+def _reposition(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
+    """Return a removal to another point: h - <h - o, u> u + s v is h - (<h, u> - t) u with t = <o, u> + <s v, u>."""
+    if at.neutral is None:
+        raise UserError("`reposition` needs a direction with neutral prompts; give it some and run again")
+    u, step = _unit(at.v), _step(at, asked)
+    if u is None or step is None:
+        return None
+    return {"unit": u, "offset": [math.fsum(at.neutral * u) + math.fsum(step * u)], "remove": u}
 
 
 def _pull(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
@@ -269,6 +322,7 @@ MODES: dict[str, Callable[[Sequence[FittedDirection], int, Mapping[str, Any]], M
     "add": functools.partial(_along, _add),
     "ablate": functools.partial(_along, _ablate),
     "gated": functools.partial(_along, _gated),
+    "reposition": functools.partial(_along, _reposition),
     "pull": functools.partial(_along, _pull),
     "constellation": _tasks,
 }

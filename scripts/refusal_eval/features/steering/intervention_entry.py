@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole, kinds_of, leaves
+from refusal_eval.features.steering.layers_left import layers_left
 
 # What the plain form of every mode has, in this order, as cards of finished studies do: a card with other bytes would
 # make requests and activations again. A key that comes is in the plain form of its own modes only.
@@ -46,7 +47,7 @@ Layers = Annotated[list[LayerNumber], Field(min_length=1), AfterValidator(_each_
 DIRECTION = Field(description="Name of a direction of the catalogue.")
 FACTOR = Field(
     description="Factor of the direction, in units of the difference of means, such as `-0.5`: negative ones lead to "
-    "the negative side."
+    "the negative side. Or `{alpha: -0.5, by: quantile}`."
 )
 SHARE = Field(description="Share of the way, such as `0.3`.")
 SIMILARITY = "The cosine similarity with {} that a token must exceed, such as `{}`."
@@ -56,6 +57,48 @@ class BestLayers(Entry):
     """The layers that tell the direction's two sides apart best, on prompts that it was not fitted on."""
 
     best: Whole = Field(ge=1, description="How many.")
+    by: Literal["area", "correlation"] = Field(
+        "area",
+        description="`area`: by the area under the ROC curve of the projections of held-out prompts. `correlation`: by "
+        "their correlation r with c(x) minus the RMSE, as in Refusal Steering; the direction needs `neutral` prompts.",
+    )
+    drop_deepest: Number | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Leave out the deepest layers, of L those from round(L (1 - this)) - 1 on; `0.05` in Refusal "
+        "Steering. Default: none.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _plain(self, own: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without what says nothing, as in cards of finished studies (see `PLAIN`).
+        fields = type(self).model_fields
+        return {key: value for key, value in own(self).items() if value != fields[key].default}
+
+    def left_of(self, depth: int) -> int:
+        """Return how many of a model's layers take part, from the first one on."""
+        return layers_left(depth, self.drop_deepest)
+
+
+class Alpha(Entry):
+    """The step of Refusal Steering (arXiv 2512.16602): h + alpha s u, with u the vector at length 1.
+
+    s is a ratio of quantiles of the projections and of c(x) of held-out prompts (docs/reference/steering.md).
+    """
+
+    alpha: Number = Field(description="Factor of the step, such as `-0.5`.")
+    by: Literal["quantile"] = Field(description="What 1 is: a ratio of quantiles, at each layer and for each sign.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unit_said(cls, written: Any) -> Any:
+        if isinstance(written, dict) and written.get("by") is None and "alpha" in written:
+            raise ValueError(
+                "`alpha` alone has no unit: write `{alpha: -0.5, by: quantile}` for the step of Refusal Steering, or a "
+                "plain number for a step in units of the difference of means"
+            )
+        return written
 
 
 class Intervention(Entry):
@@ -64,12 +107,14 @@ class Intervention(Entry):
     Attributes:
         signed: whether a random direction has a sign: what it moves tokens towards lies on one side.
         unit: what scale 1 is, in captions.
+        plain_at_0: whether scale 0 leaves the model as it is.
         control: what the mode does with a random direction, in the methods section; nothing where it does the same.
     """
 
     KIND_KEY: ClassVar[str] = "mode"
     signed: ClassVar[bool] = False
     unit: ClassVar[str]
+    plain_at_0: ClassVar[bool] = True
     control: ClassVar[str] = ""
 
     direction: Slug | Names
@@ -78,7 +123,7 @@ class Intervention(Entry):
         description="Decoder layers after which it is done, counted from 0, such as `[15, 16]`, or `{best: 4}`: those "
         "that the direction ranks first; of several directions by the sum of their places.",
     )
-    scale: Number | None
+    scale: Number | Alpha | None
     allow_overlap: bool = Field(
         False,
         description="Evaluate the model on prompts that made its direction too, as some published results were. Every "
@@ -99,6 +144,11 @@ class Intervention(Entry):
         """
         if not isinstance(written, dict):
             return written
+        if "alpha" in written:
+            raise ValueError(
+                "`alpha` is a part of `scale`: write `scale: {alpha: -0.5, by: quantile}` for the step of Refusal "
+                "Steering, or `scale: -0.5` for a step in units of the difference of means"
+            )
         foreign = {key: value for key, value in PLAIN.items() if key not in cls.model_fields}
         return {
             key: value
@@ -128,8 +178,22 @@ class Intervention(Entry):
 
     @property
     def factor(self) -> float:
-        """Its scale, that of `ablate` also where the entry leaves it open."""
+        """Its scale or its alpha, that of `ablate` also where the entry leaves it open."""
+        if isinstance(self.scale, Alpha):
+            return self.scale.alpha
         return 1.0 if self.scale is None else self.scale
+
+    @property
+    def in_alpha(self) -> bool:
+        """Whether the unit of its factor is that of Refusal Steering."""
+        return isinstance(self.scale, Alpha)
+
+    @property
+    def needs_neutral(self) -> str:
+        """What of it needs the direction's neutral prompts; nothing where it does without them."""
+        if self.in_alpha:
+            return "`alpha`"
+        return "`by: correlation`" if isinstance(self.layers, BestLayers) and self.layers.by == "correlation" else ""
 
     @property
     def way(self) -> str:
@@ -149,7 +213,7 @@ class Add(Intervention):
 
     direction: Slug = DIRECTION
     mode: Literal["add"]
-    scale: Number = FACTOR
+    scale: Number | Alpha = FACTOR
 
 
 class Ablate(Intervention):
@@ -178,12 +242,31 @@ class Gated(Intervention):
 
     direction: Slug = DIRECTION
     mode: Literal["gated"]
-    scale: Number = FACTOR
+    scale: Number | Alpha = FACTOR
     gate: Number = Field(ge=-1, le=1, description=SIMILARITY.format("the direction", "0.1"))
 
     @property
     def own_words(self) -> str:
         return f"gate {self.gate:g}"
+
+
+class Reposition(Intervention):
+    """`mode: reposition`. The component along the direction is set to that of neutral prompts, and a step is added."""
+
+    unit: ClassVar[str] = "1: as far from the mean of neutral prompts as the two sides' means lie apart"
+    plain_at_0: ClassVar[bool] = False
+
+    direction: Slug = DIRECTION
+    mode: Literal["reposition"]
+    scale: Number | Alpha = FACTOR
+
+    @property
+    def needs_neutral(self) -> str:
+        return "`mode: reposition`"
+
+    @property
+    def way(self) -> str:
+        return f"the component along the direction {self.direction} is set to that of neutral prompts plus the step"
 
 
 class Pull(Intervention):
@@ -242,7 +325,7 @@ class Constellation(Intervention):
         return said
 
 
-AnyIntervention = Annotated[Add | Gated | Pull | Ablate | Constellation, Field(discriminator="mode")]
+AnyIntervention = Annotated[Add | Gated | Pull | Ablate | Constellation | Reposition, Field(discriminator="mode")]
 MODES: dict[str, type[Intervention]] = {kinds_of(mode)[0]: mode for mode, _ in leaves(AnyIntervention)}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.capture_entry import parts_with_places
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.engine_entry import Engine
@@ -49,7 +50,7 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             served = study.engine_of(model)
             for path, message in _direction_mistakes(intervention, (place, direction), entry, served, fitted_on):
                 yield (*here, *path), message
-            for side in entry.sides.values():
+            for _, side in parts_with_places(entry.sides):
                 if (
                     not intervention.allow_overlap
                     and side.category is None
@@ -112,7 +113,7 @@ def _is_control(other: Model, model: Model, study: CheckedStudy) -> bool:
     asked, control = intervention_of(model), intervention_of(other)
     if asked is None or control is None or abs(control.factor) < abs(asked.factor):
         return False
-    if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
+    if control.in_alpha != asked.in_alpha or control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
     if asked.signed and (asked.factor or 1) * (control.factor or 1) < 0:
         return False  # one moves tokens together where the other moves them apart
@@ -146,8 +147,9 @@ def _own_mistakes(asked: Intervention, study: CheckedStudy, model: Model) -> Ite
     for place, layer in enumerate(layers if count is not None else ()):
         if count is not None and layer >= count:
             yield ("layers", place), f"the model has {count} layers, counted from 0: the last one is {count - 1}"
-    if isinstance(asked.layers, BestLayers) and count is not None and asked.layers.best > count:
-        yield ("layers", "best"), f"the model has {count} layers only"
+    if isinstance(asked.layers, BestLayers) and count is not None and asked.layers.best > asked.layers.left_of(count):
+        dropped = f", of which {asked.layers.left_of(count)} take part" if asked.layers.drop_deepest else ""
+        yield ("layers", "best"), f"the model has {count} layers only{dropped}"
 
 
 def _named(asked: Intervention) -> Iterator[tuple[KeyPath, str]]:
@@ -196,6 +198,12 @@ def _direction_mistakes(
             f"`{name}` is of model `{direction.model}`, whose engine has other weights than this model's, "
             "and vectors of one model mean nothing in an unrelated one; fit it on these weights, or, where one model "
             "was trained from the other, say `other_weights: true`"
+        )
+        yield place, message
+    if direction.neutral is None and (why := asked.needs_neutral):
+        message = (
+            f"`{name}` has no `neutral` prompts, and {why} counts from their mean; give it some, such as `neutral: "
+            "{split: SPLIT, judge: JUDGE, within: 0.15}`"
         )
         yield place, message
     captured = direction.layers

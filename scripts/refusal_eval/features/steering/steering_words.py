@@ -34,17 +34,25 @@ def intervention_text(asked: Intervention, card: Mapping[str, Any] | None = None
     layers, several = asked.layers, isinstance(asked.direction, list)
     ranked = "the directions together rank" if several else "the direction ranks"
     where = (
-        f"the {count_text(layers.best, 'layer')} that {ranked} first"
+        f"the {count_text(layers.best, 'layer')} that {ranked} first{_ranked_how(layers)}"
         + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
         if isinstance(layers, BestLayers)
         else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"
     )
-    parts = [asked.way, f"scale {asked.factor:g}", *([asked.own_words] if asked.own_words else []), f"after {where}"]
+    unit = "alpha {:g}, in units of ratios of quantiles of held-out prompts" if asked.in_alpha else "scale {:g}"
+    scale = unit.format(asked.factor)
+    parts = [asked.way, scale, *([asked.own_words] if asked.own_words else []), f"after {where}"]
     directions = card["directions"] if card else []
     is_control = any(direction["method"] == "random" for direction in directions)
     control = f"; as a control, {asked.control}" if is_control and asked.control else ""
     fitted = "".join(f"; {direction_text(direction, several)}" for direction in directions)
     return f"an intervention on the residual stream ({', '.join(parts)}{control}{fitted})"
+
+
+def _ranked_how(layers: BestLayers) -> str:
+    """Return by what layers are ranked where it is not the area, and which are left out."""
+    how = " by correlation with c(x) minus RMSE" if layers.by == "correlation" else ""
+    return how + (f", without the deepest {100 * layers.drop_deepest:g} %," if layers.drop_deepest else "")
 
 
 def intervention_words(value: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.core.texts import ranges
-from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, Layers, intervention_of
+from refusal_eval.features.steering.intervention_entry import (
+    MODES,
+    Alpha,
+    BestLayers,
+    Intervention,
+    Layers,
+    intervention_of,
+)
+
+if TYPE_CHECKING:
+    SweptMode = str
+else:
+    SweptMode = Literal[tuple(MODES)]
 
 MINUS = "\u2212"
 # Fields of a model that points of one curve may have otherwise.
@@ -29,17 +41,22 @@ class Sweep(Entry):
     The `intervention` leaves these keys out.
     """
 
-    scale: Annotated[list[Number], Field(min_length=1), AfterValidator(_different)] | None = Field(
-        None, description="Scales, such as `[-1, -0.5, 0.5, 1]`. The model without an intervention is scale 0."
+    scale: Annotated[list[Number | Alpha], Field(min_length=1), AfterValidator(_different)] | None = Field(
+        None,
+        description="Scales, such as `[-1, -0.5, 0.5, 1]`, or each an `{alpha: -0.5, by: quantile}`. The model without "
+        "an intervention is scale 0.",
     )
     layers: Annotated[list[Layers | BestLayers], Field(min_length=1), AfterValidator(_different)] | None = Field(
         None, description="Choices of layers, such as `[[15], [15, 16, 17, 18], {best: 4}]`."
     )
+    mode: Annotated[list[SweptMode], Field(min_length=1), AfterValidator(_different)] | None = Field(
+        None, description="Modes, such as `[add, reposition]`."
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> Sweep:
-        if self.scale is None and self.layers is None:
-            raise ValueError("name `scale` or `layers`, or both: what its models differ in")
+        if self.scale is None and self.layers is None and self.mode is None:
+            raise ValueError("name `scale`, `layers` or `mode`, or several of them: what its models differ in")
         return self
 
 
@@ -49,24 +66,31 @@ def swept_first(written: Any) -> dict[str, Any]:
         sweep = Sweep.model_validate(written)
     except ValidationError:
         return {"scale": 0.0, "layers": [0]}
-    return {key: values[0] for key, values in sweep if values is not None}
+    first = {key: values[0] for key, values in sweep if values is not None}
+    return {key: dict(value) if isinstance(value, Entry) else value for key, value in first.items()}
 
 
 def swept(name: str, model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each model of a sweep, and the keys in which it differs from the sweep's entry."""
     assert model.sweep is not None
-    scales: Sequence[float | None] = model.sweep.scale or [None]
+    modes: Sequence[str | None] = model.sweep.mode or [None]
+    scales: Sequence[float | Alpha | None] = model.sweep.scale or [None]
     choices: Sequence[list[int] | BestLayers | None] = model.sweep.layers or [None]
-    for scale, layers in itertools.product(scales, choices):
+    for mode, scale, layers in itertools.product(modes, scales, choices):
         changes: dict[str, Any] = {}
         names, labels = [name], [model.label]
+        if mode is not None:
+            changes["mode"] = mode
+            names.append(mode)
+            labels.append(mode)
         if scale is not None:
-            changes["scale"] = scale
-            names.append(f"scale{scale:g}".replace("+", ""))
-            labels.append(f"scale {scale:g}".replace("-", MINUS))
+            changes["scale"] = dict(scale) if isinstance(scale, Alpha) else scale
+            word, factor = ("alpha", scale.alpha) if isinstance(scale, Alpha) else ("scale", scale)
+            names.append(f"{word}{factor:g}".replace("+", ""))
+            labels.append(f"{word} {factor:g}".replace("-", MINUS))
         if layers is not None:
-            changes["layers"] = layers if isinstance(layers, list) else layers.model_dump()
-            names.append(f"layers{_layers_text(layers, 'to', '-')}".replace("layersbest ", "best"))
+            changes["layers"] = layers if isinstance(layers, list) else dict(layers)
+            names.append(_layers_name(layers))
             labels.append(f"layers {_layers_text(layers)}")
         label = ", ".join(map(str, labels)) if model.label else None
         yield ".".join(names), {"sweep": None, "label": label, "intervention": changes}
@@ -74,7 +98,20 @@ def swept(name: str, model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _layers_text(layers: Sequence[int] | BestLayers, to: str = "\u2013", between: str = ", ") -> str:
     """Return layers in few characters."""
-    return f"best {layers.best}" if isinstance(layers, BestLayers) else ranges(sorted(layers), to, between)
+    if not isinstance(layers, BestLayers):
+        return ranges(sorted(layers), to, between)
+    how = [] if layers.by == "area" else [f"by {layers.by}"]
+    how += [] if layers.drop_deepest is None else [f"without the deepest {100 * layers.drop_deepest:g} %"]
+    return f"best {layers.best}" + (f" ({', '.join(how)})" if how else "")
+
+
+def _layers_name(layers: Sequence[int] | BestLayers) -> str:
+    """Return the part of a model's name that says its layers."""
+    if not isinstance(layers, BestLayers):
+        return f"layers{_layers_text(layers, 'to', '-')}"
+    by = "" if layers.by == "area" else layers.by
+    drop = "" if layers.drop_deepest is None else f"drop{layers.drop_deepest:g}"
+    return f"best{layers.best}{by}{drop}"
 
 
 # ---------------------------------------------------------------- curves
@@ -100,10 +137,11 @@ def curves(models: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str
     for name, model in steered:
         asked = intervention_of(model)
         assert asked is not None
-        key = _rest(model) + repr(asked.key(without=("scale",)))
+        key = _rest(model) + repr([asked.in_alpha, asked.key(without=("scale",))])
         groups.setdefault(key, {})[name] = asked.factor
-        base = plain.get(_rest(model))
-        parts.setdefault(key, [(models[base].label or base) if base else model.engine, *_words(asked, directions)])
+        base = plain.get(_rest(model)) if asked.plain_at_0 else None
+        shown = plain.get(_rest(model))
+        parts.setdefault(key, [(models[shown].label or shown) if shown else model.engine, *_words(asked, directions)])
         if base is not None:
             groups[key][base] = 0.0
     differing = [place for place, column in enumerate(zip(*parts.values(), strict=True)) if len(set(column)) > 1]
@@ -126,4 +164,5 @@ def _words(asked: Intervention, directions: Mapping[str, Any]) -> list[str]:
     plain = asked.model_dump()
     gate = "no gate" if plain["gate"] is None else f"gate {plain['gate']:g}"
     where = f"layers {_layers_text(asked.layers)}"
-    return [label, asked.mode, where, gate, f"offset {plain['offset']}", f"towards {plain['towards']}"]
+    unit = "alpha" if asked.in_alpha else "scale"
+    return [label, asked.mode, where, gate, f"offset {plain['offset']}", f"towards {plain['towards']}", unit]

@@ -41,13 +41,15 @@ def who_refused(data: TableData) -> TableParts:
         *map(_head, shown),
     ]
     header += ["Declared,\ncalled a refusal"] * declared + ["Unfiltered\nanswers"] * unfiltered
-    body = []
+    body: list[list[str]] = []
+    about: dict[tuple[int, int], dict[str, str]] = {}
     for model in data.order("models"):
         for split in order_names({str(split) for _, split in rows}, data.order("splits")):
             own = rows[model, split]
             texts = [_rate(of.get((model, split))) for of in (met, alone)]
             texts += [_share(own[who]) for who in shown]
             texts += [_share(own.get(DECLARED))] * declared + [f"{own[UNFILTERED].value or 0:g}"] * unfiltered
+            about |= {(len(body), j): {"split": split, "model": model} for j in range(2, len(header))}
             body.append([data.labels.model(model), data.labels.split(split), *texts])
     notes = filled_notes(
         "who_refused/who_refused",
@@ -61,9 +63,8 @@ def who_refused(data: TableData) -> TableParts:
     )
     marked = frozenset(range(2, 4 + len(shown) + declared))
     caption = "Who refused, in percent of the answers, with intervals."
-    table = Table(
-        "who-refused", caption, header, body, notes, 2, per_block=5, align="ll" + "r" * (len(header) - 2), marked=marked
-    )
+    align = "ll" + "r" * (len(header) - 2)
+    table = Table("who-refused", caption, header, body, notes, 2, per_block=5, align=align, marked=marked, about=about)
     return _frame(every), [table]
 
 

@@ -15,6 +15,7 @@ from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import IN_ROWS
+from refusal_eval.core.side_names import groups_of
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.side_words import position_text, side_text
 from refusal_eval.report.methods.study_sources import (
@@ -190,10 +191,12 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         return set_off(quoted(config[f"{noun}_entries"][name].get("label") or name))
 
     unevaluated = {
-        entry[side]["split"]: use.alone
+        part["split"]: use.alone
         for use in reversed(activation_uses())
         for entry in use.written(config)
-        for side in ("positive", "negative")
+        for side in ("positive", "negative", "neutral")
+        if entry.get(side) is not None
+        for part in groups_of(entry[side])
     }
     judges = {name: judge_as_asked(config, name) for name in config["judges"]}
     seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
@@ -229,7 +232,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
         "position_text": position_text,
         "seconds": seconds,
-        # A hosted engine may change between runs without notice.
+        # An engine elsewhere may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()

@@ -8,22 +8,32 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from refusal_eval.report.paper.answer_page import CellLink
 from refusal_eval.report.paper.html_table import html_escaped, html_table
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.page_style import STYLE
 
 _TYPES = {"csv": "text/csv", "md": "text/markdown", "tex": "text/x-tex", "pdf": "application/pdf"}
 _WORDS = {"csv": "numbers (CSV)", "md": "Markdown", "tex": "LaTeX", "pdf": "PDF"}
+_LINK = re.compile(r'<a class="answers" href="[^"]*">(.*?)</a>')
+_HINT = '<p class="hint">A number with a dotted line opens the answers behind it.</p>\n'
 _VIEW_BOX = re.compile(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
-def tables_page(tables: Sequence[Table], files: Mapping[str, bytes]) -> str:
+def tables_page(tables: Sequence[Table], files: Mapping[str, bytes], link: CellLink | None = None) -> str:
     """Return the page of a table, which may have parts.
 
     Args:
         files: its other forms, by their names.
+        link: where a cell leads that is about answers; None for a page without links.
     """
-    return _page(tables[0].caption if tables else "", "".join(map(html_table, tables)), files)
+    body = "".join(html_table(table, link) for table in tables)
+    return _page(tables[0].caption if tables else "", body + _HINT * bool(_LINK.search(body)), files)
+
+
+def unlinked_page(page: str) -> str:
+    """Return the page of a table without its links to answers, for a report that is read where those are not."""
+    return _LINK.sub(r"\1", page).replace(_HINT, "")
 
 
 def figure_page(title: str, caption: str, long: str, stem: Path) -> str:
@@ -67,5 +77,5 @@ def _link(name: str, content: bytes) -> str:
 
 
 def _data(kind: str, content: bytes) -> str:
-    # In lines, at which browsers do not stop: a longer one than 10,000 characters fits no report of Snakemake.
+    # In lines, which do not break the address: a longer one than 10,000 characters fits no report of Snakemake.
     return f"data:{kind};base64,{base64.encodebytes(content).decode('ascii').strip()}"

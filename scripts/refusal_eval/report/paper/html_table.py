@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.core.texts import visible
-from refusal_eval.report.paper.display import ALL_MARKS
+from refusal_eval.report.paper.answer_page import CellLink
+from refusal_eval.report.paper.display import ALL_MARKS, NO_DATA
 from refusal_eval.report.paper.markup import Table, number_parts
 
 _MOST_BESIDE = 4  # columns of numbers with intervals that have room for both on one line
@@ -32,15 +33,19 @@ class _Column:
     parted: bool
 
 
-def html_table(table: Table) -> str:
-    """Return the table as a `figure`, caption above and notes below; labels cannot turn into markup."""
+def html_table(table: Table, link: CellLink | None = None) -> str:
+    """Return the table as a `figure`, caption above and notes below; labels cannot turn into markup.
+
+    Args:
+        link: where a cell leads that is about answers; None for a table without links.
+    """
     columns, stacked = _columns(table)
     head = "".join(map(_head, table.header[table.headings :], columns))
     notes = "".join(f"<p>{html_escaped(note)}</p>\n" for note in table.notes)
     return (
         f'<figure class="tabular">\n<figcaption><p><b>{html_escaped(table.caption)}</b></p></figcaption>\n'
         f'<div class="wide"><table class="{"stacked" if stacked else "beside"}">\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{_rows(table, columns)}</tbody>\n</table></div>\n"
+        f"<tbody>\n{_rows(table, columns, link)}</tbody>\n</table></div>\n"
         f'<div class="notes">\n{notes}</div>\n</figure>\n'
     )
 
@@ -65,7 +70,7 @@ def html_escaped(text: str) -> str:
 
 
 def _head(text: str, column: _Column) -> str:
-    name, bracket, rest = text.partition("\n(")
+    name, bracket, rest = text.rpartition("\n(") if "\n(" in text else (text, "", "")
     small = f"<small>{html_escaped(f'({rest}')}</small>" if bracket else ""
     side, span = column.side, ""
     if column.parted:
@@ -73,8 +78,9 @@ def _head(text: str, column: _Column) -> str:
     return f'<th scope="col" class="{side}"{span}>{html_escaped(name)}{small}</th>'
 
 
-def _rows(table: Table, columns: Sequence[_Column]) -> str:
+def _rows(table: Table, columns: Sequence[_Column], link: CellLink | None) -> str:
     lines = []
+    addresses = {place: link(cell) for place, cell in table.about.items()} if link else {}
     span = sum(1 + column.parted for column in columns)
     for heading, rows in table.sections():
         if heading:
@@ -87,19 +93,24 @@ def _rows(table: Table, columns: Sequence[_Column]) -> str:
             same = next((i for i in range(names - 1) if above[i] != row[i]), names - 1) if above else 0
             group = ' class="group"' * bool(names > 1 and above and not same)
             bold = {i - table.headings for of, i in table.bold if of == number}
-            cells = [_cell(row[i], column, i in bold, again=i < same) for i, column in enumerate(columns)]
+            cells = [
+                _cell(row[i], column, i in bold, i < same, addresses.get((number, i + table.headings)))
+                for i, column in enumerate(columns)
+            ]
             lines.append(f"<tr{group}>{''.join(cells)}</tr>\n")
             above = row
     return "".join(lines)
 
 
-def _cell(cell: str, column: _Column, bold: bool, again: bool) -> str:
+def _cell(cell: str, column: _Column, bold: bool, again: bool, address: str | None) -> str:
     strong: Callable[[str], str] = "<b>{}</b>".format if bold else "{}".format
     if column.key:
         style = column.side + " short" * (len(cell) <= _SHORT_NAME) + " again" * again
         return f'<th scope="row" class="{style}">{strong(html_escaped(cell))}</th>'
     number, rest = number_parts(cell) or (cell, "")
     shown = strong(html_escaped(number))
+    if address and cell not in ("", NO_DATA):
+        shown = f'<a class="answers" href="{html.escape(address)}">{shown}</a>'
     if column.parted:
         if not rest and number_parts(cell) is None and len(cell) > _SHORT:
             return f'<td colspan="2" class="{column.side}">{shown}</td>'

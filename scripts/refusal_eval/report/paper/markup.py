@@ -5,8 +5,8 @@ import html
 import itertools
 import math
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -37,6 +37,9 @@ class Table:
     Where a page breaks the columns into blocks, those of one of the `groups` (a name for each column that names no row)
     stay together. The first `headings` of the columns that name the row are printed as headings above the rows that
     share them. `marked` are the columns whose cells can have marks, None for all that name no row.
+
+    `about` says of cells, by row and column, which answers their numbers are of: names of a `model`, a `split` and so
+    on. A page may link them to these answers (`answer_page`).
     """
 
     name: str
@@ -51,6 +54,7 @@ class Table:
     groups: Sequence[str] = ()
     headings: int = 0
     marked: frozenset[int] | None = None
+    about: Mapping[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Align the columns, and check that every row is as long as the header."""
@@ -82,6 +86,7 @@ def keep_columns(table: Table, kept: Sequence[int]) -> Table:
         headings=sum(i < table.headings for i in kept),
         groups=groups,
         bold=frozenset((row, kept.index(i)) for row, i in table.bold if i in kept),
+        about={(row, kept.index(i)): cell for (row, i), cell in table.about.items() if i in kept},
         marked=None if table.marked is None else frozenset(kept.index(i) for i in table.marked if i in kept),
     )
 

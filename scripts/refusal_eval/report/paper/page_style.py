@@ -48,6 +48,9 @@ STYLE = """\
 .paper tr.group > * { border-top: 1px solid #c8c8c8; }
 .paper tbody tr:hover > * { background: #eef4fa; }
 .paper .notes { margin-top: .8em; color: #3d3d3d; font-size: 13px; }
+.paper .answers { color: inherit; text-decoration: underline dotted #7a9cb8; text-underline-offset: 3px; }
+.paper .answers:hover, .paper .answers:focus-visible { color: #0060a8; text-decoration: underline; }
+.paper .hint { color: #3d3d3d; font-size: 13px; }
 .paper .files { color: #3d3d3d; font-size: 13px; }
 .paper .files a { margin-right: 1em; color: #0060a8; }
 """

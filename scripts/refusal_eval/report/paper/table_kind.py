@@ -42,6 +42,11 @@ class StudyTable:
         """Tell whether a study gets this table."""
         return True
 
+    @classmethod
+    def own_files(cls, study: "Study") -> dict[str, list[str]]:
+        """Return what it is made of besides what `needs` names, such as a file that the user wrote, by noun."""
+        return {}
+
     @staticmethod
     def make(data: TableData) -> TableParts:
         """Return the CSV's frame, and the tables for Markdown and LaTeX."""

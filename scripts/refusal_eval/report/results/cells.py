@@ -88,12 +88,12 @@ def _cell(
         "answers": {name: _ends(rows.get((estimand, None, ""))) for name, estimand in ANSWERS.items()},
         **{"flags": list(headline.flags), "mixed_serving": MIXED_SERVING in headline.flags},
         "state_flags": list(every.flags),
-        **_of_hosted(rows, n_answers),
+        **_of_providers(rows, n_answers),
         "interval": {"level": study["level"], "method": INTERVAL_METHOD},
     }
 
 
-def _of_hosted(rows: Mapping[Any, Estimate], n_answers: int) -> dict[str, Any]:
+def _of_providers(rows: Mapping[Any, Estimate], n_answers: int) -> dict[str, Any]:
     """What only cells of other parties' servers have: reasons of failures, and the rates of the model alone."""
     found: dict[str, Any] = {}
     reasons = {str(key[2]): round((row.value or 0.0) * n_answers) for key, row in rows.items() if key[0] == REASON}

@@ -133,7 +133,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
 
 
 def _flags_of(estimates: Sequence[Estimate]) -> dict[str, tuple[str, str]]:
-    """Return symbol and meaning of the flags that a dictionary explains; those of hosted models where they are used."""
+    """Return symbol and meaning of the flags that a dictionary explains; those of providers where they are used."""
     used = {flag for estimate in estimates for flag in estimate.flags}
     found = {flag: said for flag, said in FLAGS.items() if flag != UNFILTERED or flag in used}
     own = _SAID["flags_of_model_alone"] if any(map(is_of_model_alone, estimates)) else {}

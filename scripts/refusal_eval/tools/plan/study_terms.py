@@ -27,7 +27,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
     engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.engine_judges}
     for section, entries in engines.items():
         for name, entry in entries.items():
-            if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
+            if not getattr(entry, "engine", None) or not getattr(entry, "asks_engine", True):
                 continue
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
             here = not weights or not weights.fetched or os.path.isfile(weights.copy_file(study.paths.cache))
@@ -62,7 +62,7 @@ def open_pins(study: Study) -> list[dict[str, str]]:
 
 
 def never_verified(study: Study) -> list[str]:
-    """Return the local engines that were never seen to work; hosted ones are somebody else's."""
+    """Return the local engines that were never seen to work; others are somebody else's."""
     return [n for n, engine in study.engines.items() if engine.verified == "never" and engine.device_here() is not None]
 
 

@@ -95,15 +95,15 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             if split not in study.splits and Cell(name, split) not in further:
                 continue
             turns = own.turns or 1.0
-            requests = 0 if model.recorded else round(own.count * samples * turns)
+            requests = round(own.count * samples * turns) if model.asks_engine else 0
             # The turns of a dialogue follow the model's own replies: no two samples share one.
             prompts = requests if own.turns else own.count
             tokens = own.tokens / turns
-            if not model.recorded and study.engines[model.engine_name].device_here(root) is None:
+            if model.asks_engine and study.engines[model.engine_name].device_here(root) is None:
                 # Another party bills what was said before, without its reasoning, and the system prompt each time.
                 tokens += (turns - 1) / 2 * (tokens + judged) + len(model.system_prompt or "") / CHARACTERS_PER_TOKEN
             work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
-            scored = dialogue.scored_turns if (dialogue := entries[split].dialogue) else "last"
+            scored = entries[split].scored_turns or "last"
             answers = own.count * samples * {"all": own.turns, "last": 1.0, "after_first": own.turns - 1}[scored]
             for judge, entry in judges.items():
                 if split in study.splits or Cell(name, split, judge) in further:
@@ -142,7 +142,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
     work, samples = dict(whole), study.settings.samples
     for cell, estimate in whole.items():
         file, of_answers = Path(requests_file(study.paths, cell)), cell.judge is not None and cell.model != GOLD
-        if not file.is_file() or (cell.judge is None and study.models[cell.model].recorded):
+        if not file.is_file() or (cell.judge is None and not study.models[cell.model].asks_engine):
             continue
         if str(file) not in current.files or (of_answers and current.samples != samples):
             work[cell] = dataclasses.replace(estimate, outdated=True)

@@ -117,7 +117,7 @@ def _load(
 def capture_jobs(study: Study, use: str, name: str) -> set[Job]:
     """Return the captures that one thing is made from: its use of activations, and its name."""
     own = [capture for capture in study.captures if (capture.use, capture.name) == (use, name)]
-    return {(CAPTURE, f"{one.positions}/{one.model}/{side.split}") for one in own for side in one.sides.values()}
+    return {(CAPTURE, f"{one.positions}/{one.model}/{side.split}") for one in own for side in one.parts}
 
 
 def captures(study: Study, now: float) -> dict[Job, Trouble]:

@@ -45,7 +45,7 @@ class Asks:
     cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
     rendered: int = 0  # number of those whose request file is there
     keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the keys by engine id
-    # engines of dialogues whose later turns have unknown keys
+    # engines of conversations whose later turns have unknown keys
     unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
 
