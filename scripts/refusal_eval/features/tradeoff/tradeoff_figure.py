@@ -132,8 +132,6 @@ class TradeoffFigure(OfModels):
             f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on "
             f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split "
             "counts alike, near-duplicate prompts once.",
-            "Refusal of what should be declined is another quantity than 1 \u2212 ASR, the share of jailbreak attacks "
-            "that a judge of harm finds to fail.",
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
