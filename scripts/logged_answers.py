@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.ask.reasoning_check import refuse_judged_reasoning, refuse_no_answers
-from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import ANSWER_STATES, state_counts
+from refusal_eval.recorded.cell_files import refuse_other_marks, write_cell
 from refusal_eval.recorded.likelihoods import Probabilities, likelihood_row
 from refusal_eval.recorded.log_answers import cell_answers
 from refusal_eval.recorded.log_reading import cell_rows
@@ -29,16 +28,10 @@ def main(prompts_path: str, file: str, reading: Mapping[str, Any], output: str, 
     answers, notes = cell_answers(rows, prompts, reading["samples"], marks, file)
     for note in notes:
         LOG.warning("%s: %s", file, note)
-    if not {"protocol", "judged_whole"} & set(reading):
-        if marks is None:
-            refuse_judged_reasoning(reading["model"], answers)
-        else:
-            refuse_no_answers(reading["model"], answers)
+    refuse_other_marks(reading, answers)
     places = [(answer["prompt_id"], answer["sample"], answer["turn"]) for answer in answers]
     likely = [likelihood_row(place, Probabilities()) for place in places]
-    write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
-    write_jsonl(output, answers)
-    LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))
+    write_cell(marks, answers, likely, output, published)
 
 
 if snakemake := globals().get("snakemake"):

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning, refuse_no_answers
+from refusal_eval.ask.reasoning_check import no_answers
 from refusal_eval.config.kinds import ROW_READERS
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.recorded_files import IN_ROWS
-from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
+from refusal_eval.core.states import COMPLETE, EMPTY, TRUNCATED_REASONING
+from refusal_eval.recorded.cell_files import WHOLE, refuse_other_marks, write_cell
 from refusal_eval.recorded.recorded_rows import Recorded, recorded_cell
 
 
@@ -38,16 +39,11 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
     if marks is not None and read == {TRUNCATED_REASONING}:
         raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
-    if not {"protocol", "judged_whole"} & set(reading) and not reading.get(IN_ROWS):  # else judged as they are
-        if marks is None:
-            refuse_judged_reasoning(reading["model"], answers)
-        else:
-            refuse_no_answers(reading["model"], answers)
-            if not any(answer["reasoning"] for answer in answers):
-                LOG.warning("%s: no text holds a mark of `reasoning`: all count as answers", recorded_path)
-    write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
-    write_jsonl(output, answers)
-    LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))
+    if not reading.get(IN_ROWS):  # which are judged as they are
+        refuse_other_marks(reading, answers)
+        if marks is not None and not WHOLE & set(reading) and not any(answer["reasoning"] for answer in answers):
+            LOG.warning("%s: no text holds a mark of `reasoning`: all count as answers", recorded_path)
+    write_cell(marks, answers, likely, output, published)
 
 
 if snakemake := globals().get("snakemake"):

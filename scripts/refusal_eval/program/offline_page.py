@@ -8,11 +8,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
 
 from refusal_eval.program.text_templates import render_template
+
+FRAME = Path(__file__).with_suffix(".html")
 
 
 def embed(value: Any) -> str:
@@ -21,14 +24,16 @@ def embed(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def offline_page(template: Path, style: str, script: str, data: Any, values: Mapping[str, Any]) -> str:
-    """Return a page from a template with the places `policy`, `style`, `data` and `script`.
+def offline_page(
+    body: Path, style: str, script: str, data: Any, title: str, values: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """Return a page in the frame that all have (`FRAME`).
 
     Its content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
     and no connection is opened.
 
     Args:
-        template: the HTML, which escapes `values`.
+        body: the template of what is shown, which escapes `values`.
         data: what the page shows, as JSON.
     """
     policy = (
@@ -37,7 +42,8 @@ def offline_page(template: Path, style: str, script: str, data: Any, values: Map
     )
     # Own files and data without markup: the only parts that are not escaped.
     made = {"policy": policy, "style": style, "script": script, "data": embed(data)}
-    return render_template(template, {**{name: Markup(text) for name, text in made.items()}, **values})
+    made["body"] = render_template(body, values)
+    return render_template(FRAME, {**{name: Markup(text) for name, text in made.items()}, "title": title})
 
 
 def _hash(text: str) -> str:

@@ -67,7 +67,7 @@ def page_of(head: Mapping[str, Any], prompts: list[Any], parts: Iterable[Mapping
     with ThreadPoolExecutor(THREADS) as pool:  # zlib works outside of the interpreter's lock
         first, second, *texts = pool.map(packed, [head, prompts, *parts])
     data = {"head": first, "prompts": second, "texts": texts}
-    return offline_page(PAGE / PARTS[0], style, "".join(scripts), data, {"title": f"Answers of {head['study']}"})
+    return offline_page(PAGE / PARTS[0], style, "".join(scripts), data, f"Answers of {head['study']}")
 
 
 def packed(value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.program.offline_page import FRAME
 
 if TYPE_CHECKING:
     from refusal_eval.study.study import Study
@@ -16,7 +17,7 @@ PARTS = ("page.html", "page.css", *(f"{name}.js" for name in ("study", "filters"
 
 def page_files() -> list[Path]:
     """Return the files that the page is made of."""
-    return [PAGE / name for name in PARTS]
+    return [FRAME, *(PAGE / name for name in PARTS)]
 
 
 def shown_study(study: Study) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: st
     words = words_in(language)
     data = {"audit": audit, "rater": rater, "words": words, "rows": shown}
     style, script = (PAGE.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    return offline_page(PAGE / "page.html", style, script, data, {"words": words})
+    return offline_page(PAGE / "page.html", style, script, data, "Labelling answers", {"words": words})
 
 
 def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:

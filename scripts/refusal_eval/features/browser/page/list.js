@@ -4,6 +4,7 @@
 const DOT = 14; // pixels of a dot and its margins
 const BESIDE = 10; // dots on one line of a cell
 const LEAST = 200; // pixels of the column with prompts
+const MOST = 900; // likewise: in a wide window dots stay near their prompt
 let lines = []; // what the list shows: places of rows, and -1 - split for the heading of a split
 let height = 50;
 let selected = 0; // place in `lines`
@@ -22,7 +23,7 @@ function layOut() {
   const list = at("list"), models = shownModels(), least = Math.max(96, 20 + DOT * Math.min(study.samples, BESIDE));
   const cell = Math.max(least, Math.min(220, Math.floor((0.6 * list.clientWidth) / models.length)));
   const room = list.clientWidth - cell * models.length;
-  list.style.setProperty("--first", `${Math.max(LEAST, room)}px`);
+  list.style.setProperty("--first", `${Math.max(LEAST, Math.min(MOST, room))}px`);
   list.style.setProperty("--cell", `${cell}px`);
   list.style.setProperty("--models", models.length);
   list.style.setProperty("--height", `${height}px`);
