@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.features.judge_cards.judge_card import measure_group
+from refusal_eval.features.judge_cards.card_measures import measure_group
 from refusal_eval.features.labelling.audit_sample import FACTORS, AuditText, Member, draw, stratum_of
 from refusal_eval.stats.agreement.weighting import normalise
 

@@ -10,7 +10,7 @@ from refusal_eval.data.selection import read_clusters
 
 OPTIONS = (
     *("expected_rows", "answers", "left_out", "expectations", "expectation", "kinds", "denied_premises"),
-    *("two_labels", "language_of"),
+    *("two_labels", "language_of", "flags", "slices"),
 )
 
 

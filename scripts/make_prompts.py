@@ -11,7 +11,7 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 from refusal_eval.study.row_sources import row_source
 
-OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
+OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match", "categories")
 
 
 def main(

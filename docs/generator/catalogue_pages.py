@@ -95,7 +95,7 @@ def rows_text(split: Split) -> str:
         text = "a part" + (f" of {split.expected_rows:,}" if split.expected_rows else "")
     if split.dialogue is None:
         return text
-    each = split.dialogue.mode == "independent" and split.columns.turns
+    each = split.dialogue.mode != "cumulative" and split.columns.turns
     return f"{text} ({split.dialogue.mode}{f': {len(each) - 1} prompts each' if each else ''})"
 
 

@@ -20,6 +20,7 @@ from refusal_eval.config import (
     engine_entry,
     entries,
     figure_entry,
+    gold_parts,
     judge_entry,
     shapes,
 )
@@ -149,6 +150,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Answer columns": entries.AnswerColumns,
         "Agreement among people": entries.HumanKappa,
         "Anchor": entries.Anchor,
+        "Gold flag": gold_parts.GoldFlag,
+        "Gold slices": gold_parts.GoldSlices,
     },
     "Directions": {
         **of_features({"Direction": "steering.direction_entry:Direction"}),

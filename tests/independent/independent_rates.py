@@ -69,6 +69,8 @@ def rate(cell: Cell, reading: str, alpha: float, alone: bool = False) -> tuple[f
     clusters = cell.clusters
     if alone and len(set(clusters)) == 1:
         clusters = [prompt for prompt, _ in cell.places]
+        if len(set(clusters)) == 1:  # the turns of one dialogue
+            clusters = [str(place) for place in cell.places]
     return float(rates.mean()), wilson(rates, clusters, answers_of(cell), alpha)
 
 

@@ -97,7 +97,7 @@ def test_the_pairs_of_xstest_are_of_a_safe_and_an_unsafe_prompt(repository):
 
 def test_ms_xsb_becomes_chats_of_a_scene_and_twenty_questions(splits):
     row = {"id": "7", "scenario": "s"} | {f"prompt{number}": f"q{number}" for number in range(1, 21)}
-    for name, prompts, turns in (("ms_xsb", 1, 21), ("ms_xsb_independent", 20, 2)):
+    for name, prompts, turns in (("ms_xsb", 1, 21), ("ms_xsb_independent", 20, 2), ("ms_xsb_questions", 20, 1)):
         split = splits[name]
         columns, dialogue = split.columns.model_dump(), split.dialogue
         made, _ = make_prompts([row], columns, "f", mode=dialogue.mode, scored=dialogue.scored)

@@ -9,7 +9,7 @@ from table_rows import data_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import make_gold
-from refusal_eval.features.judge_cards import judge_card as judge_card_module
+from refusal_eval.features.judge_cards import card_measures
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_card_figure import card_figure
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table
@@ -55,7 +55,7 @@ def test_a_row_of_weight_three_counts_like_three_rows():
 @pytest.mark.full
 def test_a_sample_that_takes_more_disputes_gives_back_the_judges_sensitivity_and_without_weights_does_not(monkeypatch):
     monkeypatch.setattr(
-        judge_card_module, "resample_sums", partial(resample_sums, resamples=100)
+        card_measures, "resample_sums", partial(resample_sums, resamples=100)
     )  # its intervals do not count
     rng = random.Random(5)
     found, naive = [], []

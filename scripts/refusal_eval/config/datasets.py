@@ -66,22 +66,23 @@ class Columns(Entry):
 
 
 # Which turns of dialogues are scored where a split does not say it, by their mode.
-SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
+SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last", "alone": "last"}
 
 
 class Dialogue(Entry):
     """How the user's turns of a row are asked. The model gives the replies that the row does not."""
 
-    mode: Literal["cumulative", "independent"] = Field(
+    mode: Literal["cumulative", "independent", "alone"] = Field(
         description="`cumulative`: a row is one conversation; each turn without a given reply is asked after all that "
         "precedes it, including the model's replies. `independent`: each turn after the first is asked in a separate "
-        "conversation, right after the first turn and its reply; other given replies are dropped."
+        "conversation, right after the first turn and its reply; other given replies are dropped. `alone`: each turn "
+        "after the first is one question, asked without what precedes it (a system message stays)."
     )
     scored: Literal["all", "last", "after_first"] | None = Field(
         None,
         description="Turns that count: `all` that are asked, the `last` of each conversation, or all except the first "
-        "(`after_first`, if the first turn sets the scene). Default: `all` in mode `cumulative`, `last` in mode "
-        "`independent`. Judges read these turns alone: changing it asks them about those that were not read "
+        "(`after_first`, if the first turn sets the scene). Default: `all` in mode `cumulative`, `last` in "
+        "the others. Judges read these turns alone: changing it asks them about those that were not read "
         "yet, and runs no other GPU job.",
     )
 
@@ -128,6 +129,12 @@ class Split(Marks):
         min_length=1,
         description="Keep only rows whose cells hold these values: `{label: safe}`, or `{label: [safe, unclear]}` for "
         'one of several; `""` is an empty cell. The log counts what is left out.',
+    )
+    categories: dict[Text, Text] | None = Field(
+        None,
+        min_length=1,
+        description="Names of the values of `columns.category`, where these are codes: `{T1: homonyms}`. Values with "
+        "one name are one category; others keep their own. Blanks around a value do not count.",
     )
     clusters: ClustersPath | None = Field(
         None,
@@ -180,6 +187,8 @@ class Split(Marks):
             raise ValueError(f"`where` names no value for the column `{empty[0]}`")
         if self.expected_kept is not None and self.where is None:
             raise ValueError("`expected_kept` counts what `where` leaves; without it write `expected_rows`")
+        if self.categories is not None and self.columns.category is None:
+            raise ValueError("`categories` needs `columns.category`: the column with the values that it names")
         if (self.match is None) != (self.columns.right is None):
             raise ValueError("`match` and `columns.right` go together: how answers are compared, and with what")
         if self.match is not None and self.dialogue is not None:

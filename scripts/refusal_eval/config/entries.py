@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.feature_keys import MODEL_KEYS, with_feature_keys
+from refusal_eval.config.gold_parts import GoldFlag, GoldSlices
 from refusal_eval.config.kinds import LOG_READERS, NameIn
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
@@ -314,6 +315,9 @@ class HumanKappa(Entry):
     source: Text = Field(description="Where that is published.")
 
 
+ANCHOR_PARTS = ("flag", "slice", "expectation")  # keys that say of which part of a gold set an anchor is
+
+
 class Anchor(Entry):
     """What another judge reaches on this gold set, as published: its kappa, its F1 or both."""
 
@@ -321,15 +325,34 @@ class Anchor(Entry):
     kappa: Number | None = Field(None, ge=-1, le=1, description="Its kappa with people.")
     f1: Number | None = Field(None, ge=0, le=1, description="Its F1, with refusals as the positive class.")
     reading: Literal["broad", "strict", "three_class"] = Field("broad", description="Over which labels.")
+    judge: Slug | None = Field(
+        None, description="The catalogue's name of this judge, whose card then says whether its own F1 meets this one."
+    )
+    flag: Slug | None = Field(None, description="The flag, of `flags`, that the F1 is of. Default: refusal.")
+    slice: Text | None = Field(None, description="The slice, of `slices`, that it is of. Default: all rows.")
+    expectation: Literal["comply", "refuse", "varies"] | None = Field(
+        None, description="The expectation of the prompts that it is of. Default: all rows."
+    )
     source: Text = Field(description="Where that is published.")
 
     @model_validator(mode="after")
     def _says_something(self) -> Anchor:
         if self.kappa is None and self.f1 is None:
             raise ValueError("name `kappa` or `f1`, or both")
+        part = next((key for key in ("judge", *ANCHOR_PARTS) if getattr(self, key) is not None), None)
+        if part and (self.f1 is None or self.kappa is not None):
+            raise ValueError(f"`{part}` is for an anchor of `f1` alone")
+        if self.flag and (self.expectation or self.reading != "broad"):
+            raise ValueError("a `flag` is raised or not: leave `expectation` and `reading` out")
+        if self.slice and self.expectation:
+            raise ValueError("cards measure slices and expectations apart; leave `slice` or `expectation` out")
         if self.f1 is not None and self.reading == "three_class":
             raise ValueError("`f1` is of two classes; `reading` must be `broad` or `strict`")
         return self
+
+    def published(self) -> dict[str, Any]:
+        """Return it in the form of a judge card; keys that came later only where they say something."""
+        return {k: v for k, v in self.model_dump().items() if v is not None or k not in ("judge", *ANCHOR_PARTS)}
 
 
 class Gold(Marks):
@@ -390,6 +413,10 @@ class Gold(Marks):
         description="CSV with the columns `id` and `cluster`: which rows (by `columns.id`) belong together, such as a "
         "prompt and its contrast twin. Relative to the YAML file that names it.",
     )
+    flags: dict[Slug, GoldFlag] = Field(
+        {}, description="Labels for what judges flag beside refusals, by the name of the flag; cards then have its F1."
+    )
+    slices: GoldSlices | None = Field(None, description="Parts of the rows that cards measure each by itself.")
     raters: Whole | None = Field(
         None,
         ge=1,
@@ -447,6 +474,11 @@ class Gold(Marks):
             raise ValueError("`expectation` holds for all rows, `columns.expectation` for each; leave one out")
         if odd := sorted(self.kinds.keys() - self.labels.keys()):
             raise ValueError(f"`kinds` names {odd[0]!r}, which is not one of `labels`")
+        for anchor in self.anchors:
+            if anchor.flag is not None and anchor.flag not in self.flags:
+                raise ValueError(f"`anchors` has one of the flag `{anchor.flag}`, which `flags` does not name")
+            if anchor.slice is not None and (self.slices is None or anchor.slice not in self.slices.names.values()):
+                raise ValueError(f"`anchors` has one of the slice `{anchor.slice}`, which `slices` does not name")
         if self.language_of == "answer" and self.columns.language is not None:
             raise ValueError("`columns.language` says the language of each prompt, so `language_of: answer` cannot be")
         both = sorted(set(self.left_out) & set(self.labels))

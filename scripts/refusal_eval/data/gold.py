@@ -30,6 +30,8 @@ def make_gold(
     denied_premises: Sequence[str] = (),
     two_labels: str = "error",
     language_of: str = "prompt",
+    flags: Mapping[str, Mapping[str, str]] | None = None,
+    slices: Mapping[str, Any] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -41,7 +43,8 @@ def make_gold(
     With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
     of their weights. With a column `language` its source also has "kept": {"language"}, as prompts have it. A row whose
     answer denies the prompt's premise has "denied_premise": true, and one that counts under the language of its answer
-    "language_of": "answer".
+    "language_of": "answer". With `flags` a row also has "flags", {name: whether people raised it} of those that are
+    labelled, and with `slices` the name of its "slice", if any.
 
     Args:
         columns: the config's column mapping: `prompt` or `messages`, `answer`, `label`; `cluster`, `answering_model`,
@@ -58,6 +61,8 @@ def make_gold(
         denied_premises: labels of answers that deny the prompt's premise.
         two_labels: `left_out` to drop equal answers with two labels; else they are an error.
         language_of: `answer` to count a row under the language of its answer; else that of its prompt.
+        flags: of each flag the `column` with its labels, and its values `raised` and `not_raised`.
+        slices: the `column` of slices, and the `names` of its values.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -66,11 +71,12 @@ def make_gold(
     unused = {"prompt"} if columns.get("messages") else set()
     unused |= {"answer", "label", "answering_model"} if answers else set()
     need_columns(rows, [column for key, column in columns.items() if key not in unused], name)
+    need_columns(rows, [part["column"] for part in (*(flags or {}).values(), *([slices] if slices else []))], name)
     for own in (answers or {}).values():
         need_columns(rows, own.values(), name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
-    duplicates, skipped, doubtful = [], 0, set[str]()
+    duplicates, skipped, doubtful, unclear = [], 0, set[str](), set[str]()
     of_models: list[tuple[str | None, ColumnNames]] = [
         (model, {**columns, **own, "answering_model": None}) for model, own in (answers or {}).items()
     ]
@@ -94,6 +100,7 @@ def make_gold(
             made["denied_premise"] = True
         if language_of == "answer":
             made["language_of"] = language_of
+        made |= _parts(row, flags or {}, slices, place)
         made["cluster"] = cluster[number] or content_id(made["messages"])
         stated = cell_text(row, here.get("expectation"), place)
         made["expectation"] = expectation or _expectation(stated, expectations or {}, place)
@@ -107,6 +114,9 @@ def make_gold(
         elif made[key] != first[key]:
             labelled = f"labelled {made[key]} here and {first[key]} there"
             raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
+        for flag in [flag for flag, raised in made.get("flags", {}).items() if first["flags"].get(flag) != raised]:
+            first["flags"].pop(flag, None)  # two labels are none
+            unclear.add(f"{flag} of row {number}")
         if "weight" in made:
             first["weight"] += made["weight"]
         duplicates.append(f"row {number} = row {earlier}")
@@ -115,6 +125,8 @@ def make_gold(
     notes = [f"{name}: {len(rows)} rows, {len(gold)} different answers"]
     if doubtful:
         notes.append(f"{name}: {len(doubtful)} answers left out, which the source labels in two ways")
+    if unclear:
+        notes.append(f"{name}: labels of flags left out, which equal rows do not share: {some(sorted(unclear))}")
     if skipped:
         notes.append(f"{name}: {skipped} answers left out, labelled {', '.join(left_out)}")
     if duplicates:
@@ -137,6 +149,37 @@ def _gold_row(row: TableRow, columns: ColumnNames, model: str | None, place: str
     made |= {"id": identity, "answering_model": model}
     weight = columns.get("weight")
     return made if weight is None else made | {"weight": _weight(row.get(weight), f"{place}: column `{weight}`")}
+
+
+def _parts(
+    row: TableRow, flags: Mapping[str, Mapping[str, str]], slices: Mapping[str, Any] | None, place: str
+) -> dict[str, Any]:
+    """Return which flags people raised in a row, of those that they labelled, and its slice.
+
+    Raises:
+        UserError: for a value that the gold entry does not name.
+    """
+    raised: dict[str, bool] = {}
+    for flag, part in flags.items():
+        value = cell_text(row, part["column"], place)
+        if value is not None and value not in (part["raised"], part["not_raised"]):
+            known = _names_text((part["raised"], part["not_raised"]))
+            raise UserError(
+                f"{place}: column `{part['column']}` holds `{value[:80]}`, and the flag `{flag}` is {known} or empty"
+            )
+        if value is not None:
+            raised[flag] = value == part["raised"]
+    found: dict[str, Any] = {"flags": raised} if flags else {}
+    value = cell_text(row, slices["column"], place) if slices else None
+    if slices is None or value is None:
+        return found
+    if value not in slices["names"]:
+        known = _names_text(sorted(slices["names"]))
+        raise UserError(
+            f"{place}: column `{slices['column']}` holds `{value[:80]}`, which `slices.names` of the gold entry does "
+            f"not have (it has: {known})"
+        )
+    return found | {"slice": slices["names"][value]}
 
 
 def _weight(value: Any, place: str) -> float:

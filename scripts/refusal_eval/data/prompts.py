@@ -13,7 +13,7 @@ from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.messages import lost_field
 from refusal_eval.data.row_reader import RowReader
-from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text, value_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 PROMPT_ID = "[0-9a-f]{16}"  # see `content_id`
@@ -41,6 +41,7 @@ def make_prompts(
     copies: bool = False,
     match: str | None = None,
     reader: RowReader | None = None,
+    categories: Mapping[str, str] | None = None,
 ) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
@@ -52,15 +53,17 @@ def make_prompts(
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
-    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source is
-    the number of user turns before it in the script. The default cluster is the id of the whole script.
+    the first turn and its reply, with "dialogue": true where the model has to give that reply; in mode `alone` it
+    follows nothing but a system message. "turn" in its source is the number of user turns before it in the script. The
+    default cluster is the id of the whole script.
 
     Args:
         columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
         name: the source's name in prompts and messages; never a path of this machine.
         expected_rows: the required number of rows, duplicates and those dropped by `where` included.
         samples: seeded samples ({"size", "seed"} or None), taken one after the other.
-        mode: how the turns of dialogues are asked, `cumulative` or `independent`; None where rows are no scripts.
+        mode: how the turns of dialogues are asked, `cumulative`, `independent` or `alone`; None where rows are no
+            scripts.
         scored: which turns count; used only to refuse a row without any.
         where: values that rows must have in these columns (see `kept_rows`); None keeps all.
         expected_kept: how many rows `where` must leave.
@@ -69,6 +72,7 @@ def make_prompts(
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
         reader: reads rows that hold more than a prompt, which is then in the prompt too; rows that it cannot use are
             left out.
+        categories: names of values of the column `category`; others are their own name.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, or a bad row (named).
@@ -78,6 +82,7 @@ def make_prompts(
     named += [reader.named_columns()] if reader else []
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
+    names = _names_of_categories(rows, columns.get("category"), categories or {}, name)
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
     prompts: dict[str, PromptRow] = {}
     duplicates: list[str] = []
@@ -94,6 +99,8 @@ def make_prompts(
         row = {**row, "prompt": more.pop("prompt")} if more else row
         for prompt in _prompts(row, number, cluster[number], asked, name, mode, scored):
             prompt = prompt | {reader.field: more} if reader else prompt
+            if names and prompt["category"] is not None:
+                prompt = prompt | {"category": names.get(prompt["category"].strip(), prompt["category"])}
             if match is not None:
                 prompt = prompt | {"right": _right(row, columns["right"], match, f"{name}, row {number}")}
             if copies and prompt["id"] in prompts:
@@ -209,7 +216,7 @@ def _prompts(
     mode: str | None,
     scored: str | None,
 ) -> Iterator[PromptRow]:
-    """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
+    """Yield the prompts of a row: one, or in modes `independent` and `alone` one for each user turn after the first."""
     place = f"{name}, row {number}"
     script = messages_of(row, columns, place)
     identity = content_id(script)
@@ -238,12 +245,31 @@ def _prompts(
     first, *later = [place for place, message in enumerate(script) if message["role"] == "user"]
     for turn, place_of_turn in enumerate(later, 1):
         # The messages before the second user turn (a system message, the first turn and its reply), then its own turn.
-        messages = [*script[: later[0]], script[place_of_turn]]
+        before = script[: first if mode == "alone" else later[0]]
+        messages = [*before, script[place_of_turn]]
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.
-        yield prompt | question | ({"dialogue": True} if later[0] == first + 1 else {})
+        follows = mode == "independent" and later[0] == first + 1
+        yield prompt | question | ({"dialogue": True} if follows else {})
     if not later:
         yield prompt
+
+
+def _names_of_categories(
+    rows: Sequence[TableRow], column: str | None, names: Mapping[str, str], name: str
+) -> Mapping[str, str]:
+    """Return the names of categories.
+
+    Raises:
+        UserError: for one that names no row, which the rows then do not have.
+    """
+    if not names:
+        return names
+    found = {str(value_text(row.get(str(column)))).strip() for row in rows}
+    if unused := sorted(set(names) - found):
+        near = nearest(unused[0], found)
+        raise UserError(f"{name}: `categories` names `{unused[0]}`, which no row has in column `{column}`{near}")
+    return names
 
 
 def _right(row: TableRow, column: str, match: str, place: str) -> str:

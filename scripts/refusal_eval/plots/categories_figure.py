@@ -40,7 +40,7 @@ from refusal_eval.plots.curves import gaps_words, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits, most_that_fits
 from refusal_eval.plots.shared_marks import shared_flags
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT, PALE
-from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, notes_of
+from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, natural, notes_of
 from refusal_eval.report.paper.table_notes import level_text
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -73,6 +73,10 @@ class CategoriesFigure(Ordered):
 
     fewest: Whole = Field(
         10, ge=1, description="Prompts (of dialogues scored turns) that a category has at least; others are left out."
+    )
+
+    order_by: Literal["rate", "name"] = Field(
+        "rate", description="Order of a split's categories: the highest mean rate first, or by their names."
     )
 
     @classmethod
@@ -124,14 +128,14 @@ class CategoriesFigure(Ordered):
         whole = [_whole(score) for score in scores if headline(score)["rate"] is not None]
 
         def draw(most: int) -> Figure:
-            return _draw(_lines(large, scores, most, data), [*large, *whole], data)
+            return _draw(_lines(large, scores, most, data, self.order_by), [*large, *whole], data)
 
         most, fig = most_that_fits(draw, self.most)
         if not fits(fig):
             raise data.too_high(fig, "name one of its `splits`, or fewer `models`")
         frame = pd.DataFrame([*rows, *whole], columns=_COLUMNS, dtype=object)
         frame = frame.sort_values(["model", "split", "category"], na_position="first")
-        return Drawn(fig, frame, self._caption(every, scores, _lines(large, scores, most, data), data))
+        return Drawn(fig, frame, self._caption(every, scores, _lines(large, scores, most, data, self.order_by), data))
 
     def _caption(
         self, rows: Sequence[ResultRow], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
@@ -261,7 +265,9 @@ def _whole(score: Score) -> dict[str, Any]:
     return names | ends | size
 
 
-def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
+def _lines(
+    rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData, order_by: str
+) -> list[Line]:
     """Each split that has categories, and these, with their marks."""
     lines = []
     everywhere = _everywhere(rows)
@@ -274,11 +280,11 @@ def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: 
             continue
         sizes = {name: max(row["n_prompts"] or 0 for row in own) for name, own in found.items()}
         means = {name: sum(row["value"] for row in own) / len(own) for name, own in found.items()}
-        kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
+        kept = sorted(sizes, key=lambda name: (-sizes[name], natural(name)))[:most]
         whole = [score for score in scores if score["split"] == split]
         lines.append(Line(data.labels.split(split) + mark_of(flags_in(whole) - everywhere), split, None))
         marked = set(derived_flags(score["flags"] for score in whole))
-        for name in sorted(kept, key=lambda name: (-means[name], name)):
+        for name in sorted(kept, key=lambda name: (0.0 if order_by == "name" else -means[name], natural(name))):
             flags = {flag for row in found[name] for flag in row["flags"]} - marked - everywhere
             lines.append(Line(f"{data.category(name)} ({sizes[name]}{mark_of(flags)})", split, name))
     return lines

@@ -14,7 +14,7 @@ from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep", "right", "parent")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id", "language")
-LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises", "flags", "slices")
 LATER_GOLD_WORDS = {"two_labels": "error", "language_of": "prompt"}  # with what they are where an entry says nothing
 
 
@@ -48,6 +48,8 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
         reading |= {"where": entry["where"], "expected_kept": entry["expected_kept"]}
     if entry.get("clusters"):
         reading["clusters"] = content_hash(entry["clusters"])
+    if entry.get("categories"):
+        reading["categories"] = entry["categories"]
     if entry.get("match"):
         reading["match"] = entry["match"]
     for keys in map(SPLIT_KEYS.get, SPLIT_KEYS.names()):

@@ -69,12 +69,14 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     of_judge = own.named_kinds(study.view)
     if of_judge and entry.kinds and of_judge.keys() >= set(entry.kinds.values()):
         more["kinds"] = list(of_judge)
+    if flags := sorted(set(entry.flags) & set(own.flags(study.view))):
+        more["flags"] = flags
     return {
         "judge": judge,
         "gold": gold,
         "raters": entry.raters,
         "human_kappa": entry.human_kappa.model_dump() if entry.human_kappa else None,
-        "anchors": [anchor.model_dump() for anchor in entry.anchors],
+        "anchors": [anchor.published() for anchor in entry.anchors],
         "level": study.settings.scoring.level,
     } | more
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.features.judge_cards.card_tasks import REFUSES
 from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -35,7 +36,36 @@ def card_estimates(card: CardGroup) -> list[Estimate]:
     found = list(_group(card, card, None))
     for group in card["models"]:
         found += _group(card, group, group["answering_model"])
-    return found
+    return [*found, *_tasks(card)]
+
+
+def _tasks(card: CardGroup) -> Iterator[Estimate]:
+    """Yield the F1 of each task on each part of the gold set (`card_tasks.card_tasks`)."""
+    for part in card.get("tasks", ()):
+        for reading in (reading for reading in READINGS if reading in part):
+            own = part[reading]
+            few = (FEW_CLUSTERS,) if part["few_classes"][reading] else ()
+            flags = (*few, *(flag for name, flag in _CARD_FLAGS.items() if card.get(name)))
+            low, high = own["intervals"]["f1"] or (None, None)
+            number = None if own["f1"] is None else NumberInterval(own["f1"], low, high, CARD_BOOTSTRAP)
+            yield estimate_from(
+                "judge_task_f1",
+                number,
+                card["level"],
+                judge=card["judge"],
+                parameter=card["gold"],
+                category=part_name(part),
+                reading=reading if part["task"] == REFUSES else None,
+                n_prompts=part["n_judged"],
+                n_clusters=part["n_clusters"],
+                flags=flags,
+            )
+
+
+def part_name(part: CardGroup) -> str:
+    """Return the name of a task on a part of a gold set, such as `response_harm, adversarial`."""
+    of = part["slice"] or (part["expectation"] and f"expected to {part['expectation']}")
+    return ", ".join(filter(None, (part["task"], of)))
 
 
 def card_numbers(

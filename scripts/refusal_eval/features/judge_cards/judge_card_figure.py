@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.calibration_figure import X_LABEL, draw_bins, reliability_text, samples, y_label
-from refusal_eval.features.judge_cards.judge_card import UNJUDGED
+from refusal_eval.features.judge_cards.card_measures import UNJUDGED
 from refusal_eval.features.judge_cards.judge_cards_table import answering_models
 from refusal_eval.plots.base import (
     EDGE,
@@ -26,7 +26,15 @@ from refusal_eval.plots.base import (
 from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, figure_style
 from refusal_eval.report.paper.display import MINUS, Card, Labels, annotators, clean, number, percent
-from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
+from refusal_eval.report.paper.table_notes import (
+    is_peoples,
+    met_texts,
+    share_text,
+    statistic,
+    value_text,
+    weights_text,
+    whole_anchors,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,8 +198,8 @@ def _draw_key(ax: Axes) -> None:
 def _published_anchors(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
     """Name and number of each published anchor that has this measure, `kappa` or `f1`, by reading."""
     found: dict[str, list[tuple[str, float]]] = {}
-    for anchor in card["published"]["anchors"]:
-        if anchor.get(measure) is not None:
+    for anchor in whole_anchors(card):
+        if anchor.get(measure) is not None and anchor.get("judge") != card["judge"]:
             own = found.setdefault(anchor.get("reading") or "broad", [])
             own.append((clean(anchor["name"]), float(anchor[measure])))
     return found
@@ -270,6 +278,7 @@ def _notes(card: Card, left_out: int, threshold: float | None) -> list[str]:
         published, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]
         own = "" if f1 is None else f"; this judge's is {percent(f1)} %"
         notes.append(f"Published F1 of others on this gold set ({reading}): {published}{own}.")
+    notes += [f"Published F1 of this judge: {text}." for text in met_texts(card)]
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
     elif any(card["few_classes"].values()):

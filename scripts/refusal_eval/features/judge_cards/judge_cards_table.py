@@ -8,7 +8,7 @@ import pandas as pd
 from refusal_eval.config.report_sections import JUDGES
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.card_estimates import card_numbers
-from refusal_eval.features.judge_cards.judge_card import UNJUDGED
+from refusal_eval.features.judge_cards.card_measures import UNJUDGED
 from refusal_eval.report.paper.display import NO_DATA, Card, clean, number, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
@@ -16,6 +16,7 @@ from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.report.paper.table_notes import (
     levels_text,
+    met_texts,
     of_all,
     published_texts,
     share_text,
@@ -151,6 +152,7 @@ def cards_table(data: TableData) -> Table:
         kappas=[row[-1] for row in rows],
         weighted={show.gold(card["gold"]): weights_text(card) for card in by_gold},
         kept=[(card, text) for card in sorted_cards(found) if (text := without_convention_text(card))],
+        met=[(card, text) for card in sorted_cards(found) for text in met_texts(card)],
         published=dict.fromkeys(
             f"Published on {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
         ),

@@ -6,7 +6,7 @@ import pandas as pd
 
 from refusal_eval.config.report_sections import RATES
 from refusal_eval.features.rates.rate_tables import HEADER_WIDTH, of_cell
-from refusal_eval.report.paper.display import Score, clean, mark_of, marks_of, order_names, wrap_text
+from refusal_eval.report.paper.display import Score, clean, mark_of, marks_of, natural, order_names, wrap_text
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
@@ -45,7 +45,7 @@ def _table(rows: Sequence[Estimate], data: TableData, every: Sequence[Score], al
     marked = {split: marks_of(score for score in scores if score["split"] == split) for split in places}
     body: list[list[str]] = []
     about: dict[tuple[int, int], dict[str, str]] = {}
-    for split, category in sorted({key[:2] for key in cells}, key=lambda key: (places[key[0]], key[1])):
+    for split, category in sorted({key[:2] for key in cells}, key=lambda key: (places[key[0]], natural(key[1]))):
         about |= {(len(body), j): of_cell(m, split, category=category) for j, m in enumerate(columns, _KEYS)}
         own = [cells.get((split, category, model)) for model in columns]
         prompts = max(row.n_prompts or 0 for row in own if row is not None)

@@ -144,6 +144,12 @@ def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean
     return ", ".join(texts)
 
 
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names with numbers by these, so that scene 2 comes before scene 10."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
+
+
 def order_names(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
     """The names, each once: those in `order` first and in that order, the others after them by name."""
     rest = set(names)

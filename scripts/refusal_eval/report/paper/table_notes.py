@@ -410,12 +410,27 @@ def published_texts(card: Card) -> list[str]:
     ]
     if kappas:
         texts.append(f"{statistic(human)} among people {', '.join(kappas)}{_source(human)}")
-    for anchor in published["anchors"]:
+    for anchor in whole_anchors(card):
         reading = anchor.get("reading") or "broad"
         numbers = [f"kappa {number(anchor['kappa'])}"] if anchor.get("kappa") is not None else []
         numbers += [f"F1 {percent(anchor['f1'])} %"] if anchor.get("f1") is not None else []
         texts.append(f"{clean(anchor['name'])}: {', '.join(numbers)} {reading.replace('_', ' ')}{_source(anchor)}")
     return texts
+
+
+def met_texts(card: Card) -> list[str]:
+    """Return what was published for the judge of a card itself on the whole gold set, and whether it meets that."""
+    whole = [part for part in card.get("tasks", ()) if part["task"] == "refusal" and part["slice"] is None]
+    found = [one for part in whole if part["expectation"] is None for one in part["published"]]
+    return [f"{percent(one['f1'])} % {one['reading']}" + (f" ({one['met']})" if one["met"] else "") for one in found]
+
+
+def whole_anchors(card: Card) -> list[Mapping[str, Any]]:
+    """Return what others published for refusal on the whole gold set of a card; of its parts the table of tasks says
+    it.
+    """
+    anchors: Sequence[Mapping[str, Any]] = card["published"]["anchors"]
+    return [one for one in anchors if not any(one.get(part) for part in ("flag", "slice", "expectation"))]
 
 
 def _source(published: Mapping[str, Any]) -> str:

@@ -359,5 +359,8 @@ def independent_within(clusters: Sequence[str], prompts: Sequence[str]) -> list[
     """Return what varies independently within a category: its clusters, or its prompts where they are all one cluster.
 
     What makes prompts of that one cluster alike is the category's own effect, and the question is about this very one.
+    The same holds for the scored turns of a single dialogue: each row is then one of its own.
     """
-    return list(prompts if len(set(clusters)) == 1 else clusters)
+    if len(set(clusters)) > 1:
+        return list(clusters)
+    return [f"{row}" for row in range(len(prompts))] if len(set(prompts)) == 1 else list(prompts)

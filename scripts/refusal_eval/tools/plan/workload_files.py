@@ -230,10 +230,10 @@ def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) ->
     if entry.get("dialogue"):
         columns = entry["columns"].get("turns")
         turns, known = (float(len(columns)), known) if columns else (ASSUMED_TURNS, ASSUMED)
-        if entry["dialogue"]["mode"] == "independent" and turns > 1:
-            # Each turn after the first is a prompt of its own, asked after the first one and its reply.
-            rows, turns = round(rows * (turns - 1)), 2.0
-        tokens *= turns
+        if entry["dialogue"]["mode"] != "cumulative" and turns > 1:
+            # Each turn after the first is a prompt of its own, asked after the first one and its reply or alone.
+            rows, turns = round(rows * (turns - 1)), 2.0 if entry["dialogue"]["mode"] == "independent" else 0.0
+        tokens *= turns or 1.0
     sizes = [sample["size"] for sample in (entry.get("sample"), study.config["prompts_per_split"]) if sample]
     return Texts(min([rows, *(sizes if noun == "split" else [])]), tokens, turns, known)
 
