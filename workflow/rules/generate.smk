@@ -50,9 +50,7 @@ rule generate:
     """Execute what the store lacks of one batch's requests, with one engine load."""
     input:
         unpack(lambda wildcards: generation.loaded_files(study, wildcards.batch)),
-        requests=lambda wildcards: [
-            study.request_file(cell) for cell in study.generation_batches[wildcards.batch]
-        ],
+        requests=lambda wildcards: [study.request_file(cell) for cell in study.generation_batches[wildcards.batch]],
         engine=load_engine,
         weights=load_weights,
     output:
