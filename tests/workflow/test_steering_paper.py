@@ -154,6 +154,13 @@ def test_the_whole_study_is_planned_without_a_network(tmp_path: Path) -> None:
     assert planned["generate"] == models
 
 
+def test_a_run_until_answers_leaves_no_steered_model_out(tmp_path: Path) -> None:
+    planned = planned_jobs(snakemake(tmp_path, "-n", "--until", "answers"))
+    # As many as in the whole study; what directions need on the way to the steered ones is among the jobs.
+    assert planned["answers"] == 12 * 4 + 3 * 5 and (planned["direction"], planned["intervention"]) == (6, 9)
+    assert "table" not in planned
+
+
 def test_each_plain_model_is_compared_with_its_own_steered_ones_alone(config: dict[str, Any]) -> None:
     families = ComparisonsAnalysis(Study(config)).params()["families"]
     assert [len(family["pairs"]) * len(family["scopes"]) for family in families] == [3 * 4] * 3

@@ -18,7 +18,6 @@ from refusal_eval.study.study_folder import record_study
 from refusal_eval.workflow import report_stage
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import about_cpu_build, submits
-from refusal_eval.workflow.left_behind import about_left_behind, left_behind
 from refusal_eval.workflow.left_over import about_left_over, left_over
 from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
 from refusal_eval.workflow.whole_study import labels_of
