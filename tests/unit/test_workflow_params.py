@@ -222,7 +222,10 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 
 
 ERRORS = ("judge_errors", "judge_errors_differences")
-OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "targets", "battles", "who_refused")
+OF_PRIMARY = (
+    *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
+    *("over_refusals", "targets", "battles", "who_refused"),
+)
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
@@ -324,7 +327,7 @@ CHANGED_BY_COMPAT = {
         ("p_values", "mid", {"analysis.comparisons"}),
         ("comparisons", [{"against": "plain"}], {"analysis.comparisons", *of_tables(*COMPARED)}),
         ("primary_judge", "own", {"analysis.comparisons", *of_tables(*COMPARED, *OF_PRIMARY)}),
-        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards")),
+        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards", "judge_tasks")),
         ("gold_entries.people.label", "Another", {"analyses.card_figure"} | ALL_TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
