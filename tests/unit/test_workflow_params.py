@@ -335,7 +335,7 @@ CHANGED_BY_COMPAT = {
         ("p_values", "mid", {"analysis.comparisons"}),
         ("comparisons", [{"against": "plain"}], {"analysis.comparisons", *of_tables(*COMPARED)}),
         ("primary_judge", "own", {"analysis.comparisons", *of_tables(*COMPARED, *OF_PRIMARY)}),
-        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards")),
+        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards", "judge_tasks")),
         ("gold_entries.people.label", "Another", {"analyses.card_figure"} | ALL_TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
