@@ -39,7 +39,9 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     # Of models that another party serves: see test_two_rates_study.py.
     of_hosted = {"refused_by", "declared_called_refusal", "unfiltered_answers", "failed_reason"}
     of_hosted |= {name for name in definitions() if name.endswith("_model_alone") or name.startswith("cost_")}
-    elsewhere = in_place_of_holm | of_own_kinds | of_battles | of_categories | of_other_labels | of_hosted
+    of_transforms = {"untransformed", "untransformed_because"}  # see test_transformed_prompts.py
+    of_further = of_categories | of_transforms
+    elsewhere = in_place_of_holm | of_own_kinds | of_battles | of_further | of_other_labels | of_hosted
     without_number = {"judge_kappa_three_class"}  # the gold has two labels; see test_judge_card.py
     assert {pattern_of(row["estimand"]) for row in rows} == set(definitions()) - elsewhere
     with_interval = {pattern_of(row["estimand"]) for row in rows if row["low"]}
