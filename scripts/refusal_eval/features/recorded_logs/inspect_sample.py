@@ -70,8 +70,8 @@ def sample_row(sample: LogSample, counts: Counter[str]) -> dict[str, Any]:
         said = error.get("message") if isinstance(error, dict) else error
         reason = str(said or "the log has no output").strip().partition("\n")[0][:MOST_REASON]
         turn = {"turn": own["turn"]} if "turn" in own else {}
-        reason = None if own and reason == NO_REASON else reason
-        return row | {"state": FAILED, "reason": reason, "answer": "", "reasoning": None, "labels": None} | turn
+        known = None if own and reason == NO_REASON else reason
+        return row | {"state": FAILED, "reason": known, "answer": "", "reasoning": None, "labels": None} | turn
     if message.get("tool_calls"):
         counts["calls of tools are not read"] += 1
     if values.get("limit"):
