@@ -42,7 +42,8 @@ SMALLEST = STUDY | yaml.safe_load(
     source: {kind: hub, repo: owner/data, revision: COMMIT, config: null, split: test, file: null, sha256: null,
     skip_lines: 0, encoding: null}, columns: {prompt: question, messages: null, turns: null, category: null,
     cluster: null, right: null, id: null, keep: null}, where: null, clusters: null, dialogue: null,
-    battles: null, expectation: comply, match: null, headline: null, label: null, expected_rows: null,
+    battles: null, over_refusals_in: null,
+    expectation: comply, match: null, headline: null, label: null, expected_rows: null,
     expected_kept: null, sample: null, enabled: true,
     reason: null, gated: false, terms: null, licence: null, licence_of_origin: null, description: null,
     homepage: null, citation: [], unverified: []

@@ -222,7 +222,10 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 
 
 ERRORS = ("judge_errors", "judge_errors_differences")
-OF_PRIMARY = ("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected", "targets", "battles", "who_refused")
+OF_PRIMARY = (
+    *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
+    *("over_refusals", "targets", "battles", "who_refused"),
+)
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
