@@ -29,7 +29,9 @@ ROWS = {  # what the user brings: a folder in a variable, and the header of its 
     "REFUSAL_EVAL_PROMPTS": ("jsonl", '{"id": "1", "prompt": "Why?", "category": "a"}\n'),
     "TASK_OVER_REFUSAL": ("csv", "plain_text,text_type,intended_task\nTranslate this: 'x',xstest_safe,translate\n"),
 }
-pytestmark = pytest.mark.feature("targets", "over_refusals", "battles", "steering", "separation", "published")
+pytestmark = pytest.mark.feature(
+    *("targets", "over_refusals", "battles", "steering", "separation", "published", "transforms")
+)
 
 
 @pytest.fixture

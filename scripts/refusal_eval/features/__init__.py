@@ -9,7 +9,7 @@ import importlib
 FEATURES = (
     *("judge_cards", "judge_pairs", "rates", "who_refused", "comparisons", "tradeoff", "variation", "corrected"),
     *("over_refusals", "targets", "battles", "labelling", "published", "lora", "steering", "separation", "hosted"),
-    *("browser", "recorded_logs", "exports"),
+    *("browser", "recorded_logs", "exports", "occluded", "transforms"),
 )
 
 
