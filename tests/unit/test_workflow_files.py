@@ -293,7 +293,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     every = set(TABLES.names())  # without those of features that are not here
     unasked = {
         *("protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"),
-        *("separation", "transforms"),
+        *("over_refusals", "separation", "transforms"),
     }
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
@@ -308,6 +308,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "corrected",
         "comparisons_matrix",
         "who_refused",
+        "over_refusals",
         "separation",
         "transforms",
     }
