@@ -44,6 +44,7 @@ def main(
     request: Mapping[str, Any],
     output: str,
     described: Mapping[str, Mapping[str, Any]] | None = None,
+    asked_path: str | None = None,
 ) -> None:
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
@@ -51,6 +52,7 @@ def main(
         engine: identity file of the model's engine.
         request: the settings of model and study that enter a request (see `workflow.generation.request_params`).
         described: identity file of each change of the model, by its name.
+        asked_path: the prompts as they are asked, where a change of the model changes them.
     """
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
@@ -63,6 +65,8 @@ def main(
         change: Change = CHANGES.get(name)()
         change.check_prompts(rows, content, request)
         identities[name] = change.identity(content)
+    if asked_path is not None:  # with the ids of the split's own, on which the checks above depend
+        rows = list(read_jsonl(asked_path))
     protocol: Protocol = PROTOCOLS.get(request.get("protocol", DEFAULT))()
     notes = dict[str, int]()
     if isinstance(renderer, Renderer):
@@ -116,4 +120,4 @@ if snakemake := globals().get("snakemake"):
     with as_planned(files.template, request["template_sha256"]):
         described = {name: request[name] for name in changed if name in request}
         described |= {name: read_json(paths[0]) for name, paths in changed.items() if paths}
-        main(files.prompts, engine, request, snakemake.output[0], described)
+        main(files.prompts, engine, request, snakemake.output[0], described, next(iter(files.asked), None))

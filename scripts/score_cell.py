@@ -8,7 +8,7 @@ from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_r
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
-from refusal_eval.stats.estimates.flags import FITTED, UNFILTERED
+from refusal_eval.stats.estimates.flags import FITTED, UNFILTERED, UNTRANSFORMED
 from refusal_eval.stats.estimates.samples import judge_reports, sample_rows, write_samples
 
 MISSING = type(...)
@@ -24,7 +24,13 @@ NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 FACTS = ("judge", "model", "split", "expectation", "samples", "max_tokens", "level", "tau", "band")
 
 
-def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, published: str | None = None) -> None:
+def main(
+    paths: Mapping[str, str],
+    cell: Mapping[str, Any],
+    output: str,
+    published: str | None = None,
+    asked: str | None = None,
+) -> None:
     """Write the samples of one (judge, model, split); with c(x) out of the `published` scores where they are given.
 
     Args:
@@ -32,11 +38,14 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, publish
         cell: what else decides its numbers (`workflow.scoring.cell`).
         output: the file to write (`samples.write_samples`).
         published: a file of published scores.
+        asked: the prompts as the model was asked them, where a change of it changes prompts.
 
     Raises:
         BadFile: if a file was changed so that it cannot be scored.
     """
     read = {name: list(read_jsonl(paths[name])) for name in NEEDED}
+    if asked is not None and any(row.get(UNTRANSFORMED) for row in read_jsonl(asked)):
+        cell = {**cell, UNTRANSFORMED: True}
     try:
         write_cell(read, cell, output, published)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -65,7 +74,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts["mixed_serving"] = any(len(known - {None}) > 1 for known in (servings, versions))
     if any(UNFILTERED in (row.get("marks") or ()) for row in answers):
         facts[UNFILTERED] = True
-    facts |= {name: cell[name] for name in (FITTED, "kinds", "by_turn") if cell.get(name)}
+    facts |= {name: cell[name] for name in (FITTED, UNTRANSFORMED, "kinds", "by_turn") if cell.get(name)}
     facts |= judge_reports(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:
@@ -80,5 +89,6 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
 if snakemake := globals().get("snakemake"):
     gc.disable()  # the rows hold no cycles, and looking for some among them takes a fifth of the time
     start_log(snakemake)
-    published = next(iter(snakemake.input.published), None)
-    main({name: snakemake.input[name] for name in NEEDED}, snakemake.params.cell, snakemake.output[0], published)
+    files = snakemake.input
+    published, asked = next(iter(files.published), None), next(iter(files.asked), None)
+    main({name: files[name] for name in NEEDED}, snakemake.params.cell, snakemake.output[0], published, asked)

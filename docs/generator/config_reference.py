@@ -104,6 +104,13 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
         **of_features(
             {
+                "Transform of kind append": "transforms.append_transform:AppendTransform",
+                "Transform of kind system": "transforms.system_transform:SystemTransform",
+                "Transform of kind written": "transforms.written_transform:WrittenTransform",
+            }
+        ),
+        **of_features(
+            {
                 "Best layers": "steering.intervention_entry:BestLayers",
                 "Alpha": "steering.intervention_entry:Alpha",
                 "Sweep": "steering.sweep:Sweep",
@@ -122,7 +129,12 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Rows of a file": row_kinds.FileRows,
         "Rows of a bundled file": row_kinds.BundledRows,
         "Rows out of a wheel": row_kinds.WheelRows,
-        **of_features({"Rows of recorded answers": "recorded_logs.recorded_rows:RecordedRows"}),
+        **of_features(
+            {
+                "Rows of recorded answers": "recorded_logs.recorded_rows:RecordedRows",
+                "Prompts with a word left out": "occluded.occluded_rows:OccludedRows",
+            }
+        ),
     },
     "Judges": {
         "Floor": judge_entry.Floor,

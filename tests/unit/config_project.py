@@ -64,6 +64,10 @@ models:
     engine: hub-engine
     sampling: {max_tokens: 64}
     refusal_tokens: {refuse: "[refuse]", respond: "[respond]"}
+  ignoring:
+    {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: append, text: " Take care."}}
+  told: {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: system, text: Beware.}}
+  reworded: {engine: hub-engine, sampling: {max_tokens: 64}, transform: {kind: written, split: reworded-rows}}
 datasets:
   family:
     defaults: {columns: {prompt: question}, expectation: comply}
@@ -87,6 +91,12 @@ datasets:
         columns: {prompt: question}
         battles: {answers: [answer, label]}
         expectation: varies
+  made:
+    defaults: {expectation: comply}
+    splits:
+      kept-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: question, keep: [label]}}
+      left-out-rows: {source: {kind: occluded, split: kept-rows}, columns: {keep: [label]}}
+      reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
   reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
@@ -139,8 +149,11 @@ directions:
     allow_few: true
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
-if "lora" not in FEATURES:
-    CATALOGUE["models"] = {name: model for name, model in CATALOGUE["models"].items() if "lora" not in model}
+for feature, key in (("lora", "lora"), ("transforms", "transform")):
+    if feature not in FEATURES:
+        CATALOGUE["models"] = {name: model for name, model in CATALOGUE["models"].items() if key not in model}
+if "occluded" not in FEATURES:
+    del CATALOGUE["datasets"]["made"]["splits"]["left-out-rows"]
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",

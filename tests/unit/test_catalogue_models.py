@@ -145,7 +145,8 @@ def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(p
     assert str(reported.value).startswith("1 mistake"), reported.value
     lock = {"lock_version": 1, "models": [locked_repo("MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored")]}
     (tmp_path / "paper.lock.yaml").write_text(yaml.safe_dump(lock), encoding="utf-8")
-    shutil.copy("config/studies/paper.yaml", tmp_path)
+    for name in ("paper.yaml", "paper_targets.csv"):
+        shutil.copy(f"config/studies/{name}", tmp_path)
     config = load_study(paper, str(tmp_path / "paper.yaml"))
     name = "qwen3-next-80b-uncensored-paper"
     assert config["engine_entries"][name]["weights"]["revision"] == COMMIT

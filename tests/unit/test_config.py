@@ -36,19 +36,20 @@ SMALLEST = STUDY | yaml.safe_load(
     date: '2026-01-01', sampling: {max_tokens: 64, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0,
     presence_penalty: 0.0, frequency_penalty: 0.0, repetition_penalty: 1.0, min_tokens: 0, stop: []},
     reasoning: null, judged_whole: false, unverified: [], intervention: null, sweep: null, prefill: null,
-    lora: null, refusal_tokens: null,
+    lora: null, transform: null, refusal_tokens: null,
     recorded: null
   }},
   split_entries: { hub-rows: {
     source: {kind: hub, repo: owner/data, revision: COMMIT, config: null, split: test, file: null, sha256: null,
     skip_lines: 0, encoding: null}, columns: {prompt: question, messages: null, turns: null, category: null,
-    cluster: null, right: null, id: null, keep: null}, where: null, clusters: null, dialogue: null,
-    battles: null, expectation: comply, match: null, headline: null, label: null, expected_rows: null,
+    cluster: null, right: null, id: null, parent: null, keep: null}, where: null, clusters: null, dialogue: null,
+    battles: null, over_refusals_in: null,
+    expectation: comply, match: null, headline: null, label: null, expected_rows: null,
     expected_kept: null, sample: null, enabled: true,
     reason: null, gated: false, terms: null, licence: null, licence_of_origin: null, description: null,
     homepage: null, citation: [], unverified: []
   }},
-  judge_entries: {words: {kind: keyword, lists: [words.yaml], label: null, floor: null}},
+  judge_entries: {words: {kind: keyword, lists: [words.yaml], label: null, floor: null, asked_prompt: false}},
   gold_entries: {}, directions: [], direction_entries: {}, separation: [],
 }
 """.replace("COMMIT", COMMIT)

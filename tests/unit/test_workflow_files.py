@@ -117,7 +117,7 @@ def test_of_a_local_folder_its_files_are_the_inputs(load):
 
 
 def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
-    models = list(CATALOGUE["models"])
+    models = [name for name, model in CATALOGUE["models"].items() if "transform" not in model]
     checked = [f"results/large/adapters/checked/{model}.json" for model in ("tuned", "tuned-here")]
     together, apart = (
         load(models=models, directions=["refusal", "chance"], batch=batch) for batch in ("engine", "model")
@@ -291,7 +291,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         return Study(config | changes).tables
 
     every = set(TABLES.names())  # without those of features that are not here
-    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"}
+    unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused", "transforms"}
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
@@ -305,6 +305,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "corrected",
         "comparisons_matrix",
         "who_refused",
+        "transforms",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}

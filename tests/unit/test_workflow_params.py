@@ -223,18 +223,10 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 
 ERRORS = ("judge_errors", "judge_errors_differences")
 OF_PRIMARY = (
-    "refusal",
-    *ERRORS,
-    "categories",
-    "answers",
-    "tradeoff",
-    "corrected",
-    "targets",
-    "battles",
-    "who_refused",
-    "refusal_tokens",
+    *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
+    *("over_refusals", "targets", "battles", "who_refused", "refusal_tokens"),
 )
-WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix")
+WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "transforms")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),
@@ -297,6 +289,12 @@ CHANGED_BY_COMPAT = {
         ("model_entries.tuned-here.lora.path", "elsewhere", {"weights.identified_adapter"}),
         ("model_entries.tuned-here.engine", "wheel-engine", {"weights.adapted"}),
         ("model_entries.plain.lora", {"kind": "folder", "path": "adapter"}, {"generation.request_params"}),
+        pytest.param(
+            "model_entries.plain.transform",
+            {"kind": "append", "text": " Take care."},
+            {"generation.request_params", "analysis.transforms"},
+            marks=pytest.mark.feature("transforms"),
+        ),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
         ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),

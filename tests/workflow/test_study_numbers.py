@@ -34,12 +34,15 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     in_place_of_holm = {"rate_difference_q_bh", "rate_difference_q_by"}
     of_own_kinds = {"kind_share", "compliance_quality", "compliance_rate", "useful_safety_rate", "judge_kappa_kinds"}
     of_battles = {name for name in definitions() if name.startswith("battle_")}  # another study's: test_battles.py
+    of_categories = {"over_refusals_of_all", "over_refusals_of_counted"}  # see test_over_refusals.py
     of_other_labels = {"ppi_undrawn_answers", "ppi_learned_labels", "labels_elsewhere"}  # see test_corrected_script.py
     # Of models that another party serves: see test_two_rates_study.py.
     of_hosted = {"refused_by", "declared_called_refusal", "unfiltered_answers", "failed_reason"}
     of_hosted |= {name for name in definitions() if name.endswith("_model_alone") or name.startswith("cost_")}
     of_tokens = {name for name in definitions() if name.startswith("refusal_token_")}  # test_refusal_tokens_study.py
-    elsewhere = in_place_of_holm | of_own_kinds | of_battles | of_other_labels | of_hosted | of_tokens
+    of_transforms = {"untransformed", "untransformed_because"}  # see test_transformed_prompts.py
+    of_further = of_categories | of_transforms | of_tokens
+    elsewhere = in_place_of_holm | of_own_kinds | of_battles | of_further | of_other_labels | of_hosted
     without_number = {"judge_kappa_three_class"}  # the gold has two labels; see test_judge_card.py
     assert {pattern_of(row["estimand"]) for row in rows} == set(definitions()) - elsewhere
     with_interval = {pattern_of(row["estimand"]) for row in rows if row["low"]}

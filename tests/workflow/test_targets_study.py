@@ -47,7 +47,7 @@ def test_published_figures_are_shown_beside_the_studys_own_and_are_no_results(pr
     assert big["value"] == mmlu["value"] == ""
     page = (project.results / "tables" / "targets.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert "12.34" in page and "90" in page and "46.57" in page, "with the digits of the source, in percent"
+    assert "| 12.34 |" in page and "| 90 |" in page and "| 46.57 |" in page, "with the digits of the source, in percent"
     assert len(rows) == 2 + 3 and "Published only, not models of this study: Big Model." in page
     assert "Doe 2025, Table 2" in page and "MMLU, another quantity: multiple choice" in page
     for ending in ("html", "tex"):

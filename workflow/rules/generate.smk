@@ -1,7 +1,7 @@
 """Generation: from prompts to answers.
 
-Reads prompts/{split}.jsonl and engines/{engine}.json; writes requests/{model}/{split}.jsonl (what will be asked, with
-the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
+Reads prompts/{split}.jsonl (or what a change of the model made of them) and engines/{engine}.json; writes
+requests/{model}/{split}.jsonl (what will be asked, with the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
 """
 
 from refusal_eval.workflow import generation
@@ -17,6 +17,7 @@ rule requests:
     input:
         unpack(lambda wildcards: generation.identity_files(study, wildcards.model)),
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
+        asked=lambda wildcards: generation.changed_prompts(study, wildcards.model, wildcards.split),
         engine=model_engine,
         template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
     output:

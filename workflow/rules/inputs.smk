@@ -188,6 +188,9 @@ def verdicts_read(wildcards):
 
 def judged_prompts(wildcards):
     """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
+    if judge_of(wildcards).asked_prompt:
+        for path in generation.changed_prompts(study, wildcards.model, wildcards.split):
+            return path
     return f"{RESULTS}/{'gold' if wildcards.model == GOLD else 'prompts'}/{wildcards.split}.jsonl"
 
 

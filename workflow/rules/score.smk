@@ -14,6 +14,7 @@ rule score:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
         published=protocol_scores,
+        asked=lambda wildcards: generation.changed_prompts(study, wildcards.model, wildcards.split),
     output:
         f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
     log:

@@ -26,6 +26,8 @@ class Change:
         name: key of a model's entry, of request keys and of the headers of request files.
         words: what a model with it has, for messages: `a LoRA adapter`.
         loads: whether an engine load serves it; else it is in the requests themselves.
+        of_prompts: whether it changes the prompts that the model is asked, and nothing else: no load serves it, and it
+            is in no key, for requests differ by their prompts already.
         own_load: whether a model with it shares no engine load with others.
         has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
         wants: what is taken from there, in one word, as lists of downloads show it.
@@ -38,6 +40,7 @@ class Change:
     name: ClassVar[str]
     words: ClassVar[str]
     loads: ClassVar[bool] = True
+    of_prompts: ClassVar[bool] = False
     own_load: ClassVar[bool] = False
     has_source: ClassVar[bool] = False
     wants: ClassVar[str] = ""
@@ -68,6 +71,14 @@ class Change:
         """Return the file that a load is given, as a list."""
         return self.identity_files(paths, model)
 
+    def asked_prompts(self, paths: Paths, model: str, split: str) -> str:
+        """Return the file with the prompts of a split as the model is asked them, of a change `of_prompts`."""
+        raise NotImplementedError
+
+    def splits_read(self, value: Any) -> list[str]:
+        """Return the splits whose prompts a value of an entry takes; the study need not evaluate them."""
+        return []
+
     def source(self, value: Mapping[str, Any]) -> Source:
         """Return the source that a value in an entry is."""
         raise NotImplementedError
@@ -85,6 +96,8 @@ class Change:
             entry: the model's.
             evaluated: whether the study evaluates the cell, and does not only capture activations of it.
         """
+        if self.of_prompts:
+            return {"prompts_changed_by": self.name}
         return {self.name: True if self.loads else entry[self.name]}
 
     def check_prompts(

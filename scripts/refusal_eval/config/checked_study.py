@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.capture_entry import Side, parts_with_places
 from refusal_eval.config.catalogue import Catalogue
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
@@ -35,7 +36,7 @@ class CheckedStudy:
         settings: its valid keys; one that must be there and is not valid is None.
         figures: the valid ones, by their place.
         used: the names of the entries that it uses, valid or not, by section, in its order; splits that are only
-            captured and judges that only other judges ask come last.
+            read, for activations or to make other prompts, and judges that only other judges ask come last.
         models, splits, judges, gold: the valid entries that it lists; among `judges` are those that
             others ask.
         view: what kinds of judges and of figures ask.
@@ -66,6 +67,7 @@ class CheckedStudy:
         self.gold: dict[str, Gold] = self.entries("gold")
         splits, judges = list(self.used["splits"]), list(self.used["judges"])
         self.used["splits"] += [name for name in self.captured_splits() if name not in splits]
+        self.used["splits"] += [name for name in self.splits_read() if name not in self.used["splits"]]
         asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
         seconds = self._known("judges", asked)
         self.used["judges"] += [name for name in seconds if name not in judges]
@@ -183,6 +185,21 @@ class CheckedStudy:
             read = judge.refusals_read() if hasattr(judge, "refusals_read") else None
             if read is not None and read.split is not None:
                 yield name, read.split
+
+    def splits_read(self) -> list[str]:
+        """Return the splits of the catalogue that changes of its models take, or that other splits are made of."""
+        found = [
+            split
+            for model in self.models.values()
+            for change in changes_of(model)
+            for split in change.splits_read(getattr(model, change.name))
+        ]
+        found += self.used["splits"]
+        for name in found:  # it grows
+            entry = self.catalogue.valid["splits"].get(name)
+            if entry is not None and entry.source.made_of not in (None, *found):
+                found.append(entry.source.made_of)
+        return self._known("splits", found)
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:
         """Yield section, name and entry of each valid model and judge of the study."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.feature_keys import SPLIT_KEYS, with_feature_keys
+from refusal_eval.config.kinds import ROW_SOURCES
 from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole, refuse_clusters_without_ids
 from refusal_eval.config.source_entries import DataSource
 from refusal_eval.core.right_answers import Match
@@ -42,6 +43,11 @@ class Columns(Entry):
         None, description="Column with the right answer, where there is one; `match` says how answers are compared."
     )
     id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
+    parent: Text | None = Field(
+        None,
+        description="Column with the id of the prompt that a row was made from, as prompts/SPLIT.jsonl has it. Rows "
+        "with equal prompts are then all kept, and rows of one parent form a cluster where no column says so.",
+    )
     keep: list[Text] | None = Field(
         None,
         min_length=1,
@@ -152,6 +158,16 @@ class Split(Marks):
     def scored_turns(self) -> str | None:
         """Which turns of its rows count; None where a row is one question."""
         return self.dialogue.scored_turns if self.dialogue else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_of_its_source(cls, value: Any) -> Any:
+        """Give the columns that all rows of its kind of source have to what the entry names."""
+        source, named = (value.get(key) for key in ("source", "columns")) if isinstance(value, dict) else (None, None)
+        if not isinstance(source, dict) or source.get("kind") not in ROW_SOURCES.names():
+            return value
+        columns = ROW_SOURCES.get(source["kind"]).with_columns(named if isinstance(named, dict) else {})
+        return value | {"columns": columns} if columns and isinstance(named, dict | None) else value
 
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Split:

@@ -112,6 +112,12 @@ class JudgeEntry(Entry):
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
     floor: Floor | None = Field(None, description="Least agreement with people, checked at the end of every run.")
 
+    asked_prompt: bool = Field(
+        False,
+        description="Judge answers to the prompt as the model was asked it, where a change of the model changes "
+        "prompts (`transform`). Default: to the prompt of the split.",
+    )
+
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         if not hasattr(cls, "way"):
@@ -119,7 +125,8 @@ class JudgeEntry(Entry):
 
     def deciding(self) -> dict[str, Any]:
         """Return the part of the entry that can change a verdict: all but its label and floor."""
-        return self.model_dump(mode="json", exclude={"label", "floor"})
+        came_later = set() if self.asked_prompt else {"asked_prompt"}
+        return self.model_dump(mode="json", exclude={"label", "floor"} | came_later)
 
     def deciding_on(self, study: StudyView, gold: bool) -> dict[str, Any]:
         """Return the same as it is on gold, or on answers of models: a threshold fitted on gold is not used on gold."""
@@ -131,6 +138,8 @@ class JudgeEntry(Entry):
 
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield what its study lacks for it, and what is wrong with its files."""
+        if self.asked_prompt and self.way not in ("engine", "answers"):
+            yield ("asked_prompt",), f"a judge of kind `{self.kind}` reads no prompts; leave it out"
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
         elif self.floor is not None and study.written >= set(study.gold):

@@ -194,6 +194,20 @@ class RowSource(Source):
     reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
 
+    @property
+    def made_of(self) -> str | None:
+        """The split whose prompts its rows are made from, of a source that makes its rows; None for all others."""
+        return None
+
+    def rows_of_each(self, tokens: float) -> float:
+        """Return about how many rows it makes of a prompt of so many tokens, of a source that is `made_of` prompts."""
+        raise NotImplementedError
+
+    @classmethod
+    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of its rows as a split names them, with those that all rows of this kind have."""
+        return dict(named)
+
     def param(self) -> dict[str, Any]:
         """Return it as a rule's param: without fields that came later and that it does not use.
 

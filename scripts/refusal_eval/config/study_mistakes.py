@@ -23,6 +23,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 FORM = "structured_outputs"  # a capability
+MOST_MADE = 7  # splits of which each but the last is made of the next
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
     ("models", "engine", "engine"),
@@ -74,6 +75,26 @@ def named_in(entry: Written, *key: str) -> Iterator[tuple[KeyPath, str]]:
         [((*key, place), one) for place, one in enumerate(said)] if isinstance(said, list) else [(key, said)]
     )
     yield from ((path, name) for path, name in places if isinstance(name, str))
+
+
+def _made_splits(study: CheckedStudy) -> Iterator[Mistake]:
+    """Follow each split that is made of another one to the split whose rows come from elsewhere."""
+    valid = study.catalogue.valid["splits"]
+    for name in study.used["splits"]:
+        chain = [name]
+        while (entry := valid.get(chain[-1])) is not None and entry.source.made_of is not None:
+            chain.append(entry.source.made_of)
+            if len(chain) > MOST_MADE or chain[-1] in chain[:-1]:
+                break
+        here = ("splits", name, "source", "split")
+        if len(chain) == 1:
+            continue
+        if len(chain) == 2 and (unknown := study.catalogue.lacks("split", chain[1])):
+            yield here, unknown
+        elif chain[-1] in chain[:-1]:
+            yield here, f"the splits are made of each other in a circle: {' -> '.join(chain)}"
+        elif len(chain) > MOST_MADE:
+            yield here, f"at most {MOST_MADE - 1} splits are made of each other, not more: {' -> '.join(chain)}"
 
 
 def _labels(study: CheckedStudy) -> Iterator[Mistake]:
@@ -324,6 +345,7 @@ CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _names,
     _primary_judge,
     _names_in_entries,
+    _made_splits,
     _labels,
     _engine_kinds,
     _prefills,

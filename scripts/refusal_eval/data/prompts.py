@@ -1,5 +1,6 @@
 """From a source's rows to prompts: content-hash ids, duplicates once, a seeded sample."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from refusal_eval.data.row_reader import RowReader
 from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
+PROMPT_ID = "[0-9a-f]{16}"  # see `content_id`
 ROLES = ("system", "user", "assistant")
 PromptMessage = dict[str, str]
 PromptRow = dict[str, Any]
@@ -45,7 +47,8 @@ def make_prompts(
     A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
     right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Only the first of several
     rows with equal messages is kept. The default cluster is the prompt's own id. Columns to `keep` are in the source's
-    "kept".
+    "kept", and the id of the prompt that a row was made from is its "parent": such rows are all kept, as with `copies`,
+    and the parent's id is their default cluster.
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
@@ -82,6 +85,7 @@ def make_prompts(
     again: Counter[str] = Counter()
     unused: Counter[str] = Counter()
     asked = {**columns, "messages": None, "prompt": "prompt"} if reader else columns
+    made, copies = columns.get("parent") is not None, copies or columns.get("parent") is not None
     for number, row in kept_of_source:
         more = reader.read(row, columns, f"{name}, row {number}") if reader else {}
         if isinstance(more, str):
@@ -107,7 +111,7 @@ def make_prompts(
         if not prompts:
             raise UserError(notes[-1])
     if again:
-        why = reader.copies if reader else "as the published code does"
+        why = reader.copies if reader else "each of its parent" if made else "as the published code does"
         notes.append(f"{name}: {again.total()} duplicate rows kept, {why}")
     if duplicates:
         what = "rows" if mode is None else "prompts"
@@ -213,11 +217,13 @@ def _prompts(
     source: dict[str, Any] = {"file": name, "row": number, "id": cell_text(row, columns.get("id"), place)}
     if columns.get("keep"):
         source["kept"] = {column: cell_text(row, column, place) for column in columns["keep"]}
+    if columns.get("parent"):
+        source["parent"] = _parent(row, columns["parent"], place)
     prompt = {
         "id": identity,
         "messages": script,
         "category": cell_text(row, columns.get("category"), place),
-        "cluster": cluster or identity,
+        "cluster": cluster or source.get("parent") or identity,
         "source": source,
     }
     if mode is None:
@@ -284,6 +290,19 @@ def _prompt_text(row: TableRow, column: str, place: str) -> str:
     if is_blank(value):
         raise UserError(f"{place} is empty")
     return valid_text(value, place)
+
+
+def _parent(row: TableRow, column: str, place: str) -> str:
+    """Return the id of the prompt that a row was made from.
+
+    Raises:
+        UserError: for what is none, such as the id of a row in a data set.
+    """
+    found = cell_text(row, column, place)
+    if found is None or not re.fullmatch(PROMPT_ID, found):
+        said = "is empty" if found is None else f"is {found[:40]!r}"
+        raise UserError(f"{place}: column `{column}` {said}, and must hold the `id` of a prompt in prompts/SPLIT.jsonl")
+    return found
 
 
 def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:

@@ -41,6 +41,7 @@ IN_SHORT = {
     "few_clusters": "few independent prompts",
     "mixed_serving": "mixed hardware or versions",
     "unfiltered": "a filter out of order",
+    "untransformed": "some prompts in their own text",
 }
 PREAMBLE = "captions_preamble.tex"  # next to the captions
 

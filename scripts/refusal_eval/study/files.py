@@ -122,10 +122,7 @@ def _calibrated(study: Study) -> list[Names]:
 
 
 def _prompts(study: Study) -> list[Names]:
-    sides = [side for capture in study.captures for side in capture.parts]
-    captured = [split for side in sides for split in (side.split, *(side.without or ()))]
-    captured += [cell.split for cell in study.captured_cells]
-    return [(split,) for split in (*study.splits, *captured)]
+    return [(split,) for split in study.settings.split_entries]  # also of those that are only read
 
 
 def _captured(study: Study) -> list[Names]:

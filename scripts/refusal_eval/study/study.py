@@ -130,6 +130,13 @@ class Study:
                 if source is not None:
                     yield section, name, entry, source
 
+    def origin(self, split: str) -> str:
+        """Return what tells where the rows of a split come from apart: of one made of another split, that one's."""
+        source = self.settings.split_entries[split].source
+        while source.made_of is not None:
+            source = self.settings.split_entries[source.made_of].source
+        return source.origin
+
     def fetched(self, *sections: str) -> dict[str, Any]:
         """Return the sources of these sections that are fetched, by the folder of their copy in the cache."""
         found = (source for section, _, _, source in self.sources() if section in sections)

@@ -126,7 +126,7 @@ def sources_of_sides(study: Study, sides: Mapping[str, Side | list[Side]]) -> di
         for side, said in sides.items()
         for name, part in zip(part_names(side, said), groups_of(said), strict=True)
     }
-    origins = {name: study.settings.split_entries[part.split].source.origin for name, part in named.items()}
+    origins = {name: study.origin(part.split) for name, part in named.items()}
     return {name: first.setdefault(origin, name) for name, origin in origins.items()}
 
 

@@ -12,7 +12,7 @@ from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
-LATER_COLUMNS = ("turns", "keep", "right")
+LATER_COLUMNS = ("turns", "keep", "right", "parent")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id", "language")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
 LATER_GOLD_WORDS = {"two_labels": "error", "language_of": "prompt"}  # with what they are where an entry says nothing
@@ -24,11 +24,13 @@ def fetched_rows(study: Study) -> list[str]:
 
 
 def rows_file(study: Study, source: RowSource, root: Path) -> str:
-    """Return the file with the rows of a source: in the cache, or where the user or we keep it.
+    """Return the file with the rows of a source, or what they are made of: in the cache, or where it is kept.
 
     Args:
         root: the repository's folder.
     """
+    if source.made_of is not None:
+        return study.paths.of("prompts", split=source.made_of)
     if source.fetched:
         return source.copy_file(study.paths.cache)
     return source.local_path(shown_path(root / "config" / "prompts"))
@@ -37,7 +39,9 @@ def rows_file(study: Study, source: RowSource, root: Path) -> str:
 def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
     """Return the keys of a split that decide its prompts; its label, its expectation and which turns count do not."""
     entry = study.config["split_entries"][split]
-    reading = {**_reading(study, entry, root), "samples": [entry["sample"], study.config["prompts_per_split"]]}
+    # A split that is made of another one's prompts has as many as these make: the other one is cut.
+    most = None if study.entries("split")[split].source.made_of else study.config["prompts_per_split"]
+    reading = {**_reading(study, entry, root), "samples": [entry["sample"], most]}
     if entry.get("dialogue"):
         reading["mode"] = entry["dialogue"]["mode"]
     if entry.get("where"):
@@ -77,7 +81,7 @@ def _reading(study: Study, entry: Mapping[str, Any], root: Path) -> dict[str, An
     # may be older than the output, which Snakemake would not see.
     reading = {
         "source": source.param(),
-        "sha256": None if source.fetched else content_hash(rows_file(study, source, root)),
+        "sha256": None if source.fetched or source.made_of else content_hash(rows_file(study, source, root)),
         "name": source.name,
         "skip_lines": entry["source"].get("skip_lines", 0),
         # A key that came later is left out where it is not used: splits without it need not run again for it.

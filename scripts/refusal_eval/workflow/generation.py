@@ -95,6 +95,15 @@ def fetched_changes(study: Study) -> list[str]:
     return [source.copy_file(study.paths.cache) for source in study.fetched("models").values()]
 
 
+def changed_prompts(study: Study, model: str, split: str) -> list[str]:
+    """Return the file with the prompts of a cell that a change of the model made, as a list; nothing without one."""
+    return [
+        change.asked_prompts(study.paths, model, split)
+        for change in (changes_of(study.models[model]) if model in study.models else ())
+        if change.of_prompts
+    ]
+
+
 def identity_files(study: Study, model: str) -> dict[str, list[str]]:
     """Return the identity file of each change of a model, by the change's name; of others none."""
     asked = {change.name for change in changes_of(study.models[model])}

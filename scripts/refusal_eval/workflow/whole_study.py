@@ -105,4 +105,4 @@ def sources_of(study: Study) -> dict[str, str]:
     So params hold no path of this machine.
     """
     first: dict[str, str] = {}
-    return {name: first.setdefault(split.source.origin, name) for name, split in sorted(study.splits.items())}
+    return {name: first.setdefault(study.origin(name), name) for name in sorted(study.splits)}

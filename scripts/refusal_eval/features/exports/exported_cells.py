@@ -21,6 +21,7 @@ from refusal_eval.stats.estimates.cell_estimates import REASON
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.dialogues import conversation, earlier_replies
 from refusal_eval.study.study import Study
+from refusal_eval.workflow.generation import changed_prompts
 
 ExportedRow = Mapping[str, Any]
 VerdictPlace = tuple[str, int, int]  # prompt id, sample, turn
@@ -37,7 +38,7 @@ class ExportedCell(NamedTuple):
     """One model on one split.
 
     Attributes:
-        prompts: by id.
+        prompts: by id, as the model was asked them.
         answers: in the order of their file.
         verdicts: of each judge, by the place of the answer.
         system: the model's system prompt.
@@ -81,7 +82,7 @@ class StudyExport:
         cells = [(model, split) for model in study.models for split in study.splits]
         needed = [self.results_file]
         for model, split in cells:
-            needed += [Path(study.paths.of("prompts", split=split)), self._answers(model, split)]
+            needed += [self._prompts(model, split), self._answers(model, split)]
             needed += [self._verdicts(judge, model, split) for judge in self._judges_of(model)]
         _refuse_old(dict.fromkeys(needed).keys(), order.current)
         self.names = cells
@@ -92,7 +93,7 @@ class StudyExport:
     def cells(self) -> Iterator[ExportedCell]:
         """Yield the cells, each read when it is its turn; at level `labels` answers and verdicts have no texts."""
         for model, split in self.names:
-            prompts = {row["id"]: row for row in read_jsonl(self.study.paths.of("prompts", split=split))}
+            prompts = {row["id"]: row for row in read_jsonl(self._prompts(model, split))}
             verdicts = {
                 judge: {place_of(row): row for row in read_jsonl(self._verdicts(judge, model, split))}
                 for judge in self._judges_of(model)
@@ -124,6 +125,10 @@ class StudyExport:
             for row in self.results()
             if row.estimand == "refusal_rate" and row.split and row.category is None and not text_of(row.parameter)
         }
+
+    def _prompts(self, model: str, split: str) -> Path:
+        own = self.study.paths.of("prompts", split=split)
+        return Path(next(iter(changed_prompts(self.study, model, split)), own))
 
     def _answers(self, model: str, split: str) -> Path:
         return Path(self.study.paths.of("answers", model=model, split=split))

@@ -156,7 +156,7 @@ def _number(target: Target, remarks: Sequence[str], data: TableData) -> str:
 
 def _published(target: Target) -> str:
     """Return a figure with the digits of its source; of shares in percent."""
-    value = target.value * 100 if target.is_share and target.unit != PERCENT else target.value
+    value = target.value.scaleb(2) if target.is_share and target.unit != PERCENT else target.value
     unit = "" if target.is_share or not target.unit else f" {clean(target.unit)}"
     return f"{value:f}".replace("-", MINUS) + unit
 

@@ -48,11 +48,12 @@ def figure_page(title: str, caption: str, long: str, stem: Path) -> str:
     svg = stem.with_name(f"{stem.name}.svg").read_bytes()
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("csv", "pdf", "tex")]
     box = _VIEW_BOX.search(svg)
-    ratio = float(box[1]) / float(box[2]) if box else 1.0
+    ratio, points = (float(box[1]) / float(box[2]), float(box[1])) if box else (1.0, 400.0)
     words = f"<b>{html_escaped(title)}</b> {html_escaped(caption)}".rstrip()
     notes = f'<div class="notes"><p>{html_escaped(long)}</p></div>\n' * bool(long)
     body = (
-        f'<figure class="drawing">\n<img style="--ratio: {ratio:.4f}" alt="{html_escaped(title)}" '
+        f'<figure class="drawing">\n<img style="--ratio: {ratio:.4f}; --points: {points:.0f}" '
+        f'alt="{html_escaped(title)}" '
         f'src="{_data("image/svg+xml", svg)}">\n<figcaption><p>{words}</p></figcaption>\n{notes}</figure>\n'
     )
     return _page(title, body, {path.name: path.read_bytes() for path in files if path.is_file()})

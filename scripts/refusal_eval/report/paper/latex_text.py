@@ -31,6 +31,7 @@ _ESCAPES = {
     "§": r"\S{}",
     "¶": r"\P{}",
     "‖": r"$\|$",
+    "\u25c7": r"$\diamond$",
     "ᵃ": r"\textsuperscript{a}",
     "ᵇ": r"\textsuperscript{b}",
     "ᵈ": r"\textsuperscript{d}",

@@ -18,7 +18,7 @@ from refusal_eval.config.kinds import feature_files
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.flags import UNFILTERED
+from refusal_eval.stats.estimates.flags import UNFILTERED, UNTRANSFORMED
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 from refusal_eval.stats.estimates.model_alone import MODEL_ALONE, is_of_model_alone
 
@@ -66,6 +66,9 @@ _SAID = _load(PATH)
 COLUMNS = tuple(DictionaryColumn(name, **said) for name, said in _SAID["columns"].items())
 # flag: symbol in tables and figures (empty where it has none), meaning
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
+
+
+_OF_SOME_STUDIES = (UNFILTERED, UNTRANSFORMED)
 
 
 def subjects() -> tuple[Subject, ...]:
@@ -133,9 +136,9 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
 
 
 def _flags_of(estimates: Sequence[Estimate]) -> dict[str, tuple[str, str]]:
-    """Return symbol and meaning of the flags that a dictionary explains; those of providers where they are used."""
+    """Return symbol and meaning of the flags that a dictionary explains; those of some studies where they are used."""
     used = {flag for estimate in estimates for flag in estimate.flags}
-    found = {flag: said for flag, said in FLAGS.items() if flag != UNFILTERED or flag in used}
+    found = {flag: said for flag, said in FLAGS.items() if flag not in _OF_SOME_STUDIES or flag in used}
     own = _SAID["flags_of_model_alone"] if any(map(is_of_model_alone, estimates)) else {}
     return {flag: (symbol, own.get(flag, meaning)) for flag, (symbol, meaning) in found.items()}
 

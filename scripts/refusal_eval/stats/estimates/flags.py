@@ -11,14 +11,16 @@ MIN_RARER = 10  # clusters with the rarer outcome, where prompts share clusters
 UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING = "unjudged", "truncated", "few_clusters", "mixed_serving"
 FITTED = "fitted_prompts"
 UNFILTERED = "unfiltered"  # a provider's filter was out of order at some answers
+UNTRANSFORMED = "untransformed"  # some prompts were asked as they are, without the change that the model's name says
 # of what leaves out answers that a provider blocked: c(x), and all that is of the model alone
 NO_BLOCKED = "blocked_left_out"
-CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING, UNFILTERED, NO_BLOCKED)
+CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING, UNFILTERED, UNTRANSFORMED, NO_BLOCKED)
 DOUBTFUL = frozenset((UNJUDGED, CUT, FITTED))  # the rate itself may be another, not only its interval
 WHOLE = (
     FITTED,
     MIXED_SERVING,
     UNFILTERED,
+    UNTRANSFORMED,
 )  # what holds for all of a cell, and so for each part of it; facts have these names
 
 Ends = tuple[float | None, float | None]

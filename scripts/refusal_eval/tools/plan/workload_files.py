@@ -222,8 +222,10 @@ def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) ->
     made = Path(study.paths.of("prompts" if noun == "split" else "gold", **{noun: name}))
     if made.is_file() and str(made) in current.files:
         return _read_texts(read_jsonl(made))
-    entry = study.config[f"{noun}_entries"][name]
-    rows, known = _rows(entry, rows_file(study, study.entries(noun)[name].source, root))
+    entry, source = study.config[f"{noun}_entries"][name], study.entries(noun)[name].source
+    if source.made_of is not None:
+        return _made_texts(study, entry, source, root, current)
+    rows, known = _rows(entry, rows_file(study, source, root))
     tokens, turns = ASSUMED_PROMPT_TOKENS, 0.0
     if entry.get("dialogue"):
         columns = entry["columns"].get("turns")
@@ -234,6 +236,20 @@ def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) ->
         tokens *= turns
     sizes = [sample["size"] for sample in (entry.get("sample"), study.config["prompts_per_split"]) if sample]
     return Texts(min([rows, *(sizes if noun == "split" else [])]), tokens, turns, known)
+
+
+def _made_texts(study: Study, entry: Mapping[str, Any], source: Any, root: Path, current: StudyNow) -> Texts:
+    """Return the prompts that are made of those of another split: counted where these are here, else estimated."""
+    parents = Path(study.paths.of("prompts", split=source.made_of))
+    of = _texts(study, "split", source.made_of, root, current)
+    rows, known = round(of.count * source.rows_of_each(of.tokens / max(of.turns, 1.0))), ASSUMED
+    if entry["expected_kept"] or entry["expected_rows"]:
+        rows, known = _rows(entry, "")
+    elif str(parents) in current.files:
+        with contextlib.suppress(UserError):
+            rows, known = len(kept_rows(source.own_rows(str(parents)), entry.get("where"), None, "")[0]), of.known
+    size = entry["sample"]["size"] if entry.get("sample") else rows
+    return Texts(min(rows, size), of.tokens, of.turns, known)
 
 
 def _read_texts(rows: Iterable[Mapping[str, Any]]) -> Texts:

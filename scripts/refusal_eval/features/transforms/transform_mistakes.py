@@ -1,0 +1,26 @@
+"""Mistakes of transforms: fields that a split does not keep, and what each kind needs of its study."""
+
+from collections.abc import Iterator
+
+from refusal_eval.config.checked_study import CheckedStudy
+from refusal_eval.config.problems import Mistake
+from refusal_eval.core.hints import nearest
+from refusal_eval.features.transforms.transform_keys import TransformKeys
+
+
+def transform_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield what is wrong with the transforms of a study's models."""
+    for name, model in study.models.items():
+        transform = TransformKeys.of(model).transform
+        if transform is None or model.recorded:
+            continue
+        here = ("models", name, "transform")
+        yield from (((*here, *path), message) for path, message in transform.mistakes(study, model))
+        asked = dict.fromkeys([*study.names("splits"), *(side.split for _, side in study.sides(name))])
+        for split in asked:
+            entry = study.catalogue.valid["splits"].get(split)
+            kept = (entry.columns.keep or []) if entry is not None else []
+            for field in transform.fields() if entry is not None else ():
+                if field not in kept:
+                    hint = nearest(field, kept) if kept else f"; add it: `columns: {{keep: [{field}]}}`"
+                    yield (*here, "text"), f"split `{split}` keeps no column `{field}` (`columns.keep`){hint}"

@@ -1,0 +1,28 @@
+"""Change the prompts of one cell, as the transform of its model says."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.transforms.transform_kind import TRANSFORMS
+from refusal_eval.features.transforms.transformed import transformed
+
+
+def main(prompts_path: str, read_paths: Sequence[str], transform: Mapping[str, Any], output: str) -> None:
+    """Write the prompts that a model is asked, a line for each prompt of the split, in its order.
+
+    Args:
+        read_paths: the prompts of the splits that the transform takes.
+        transform: the entry, as the model has it.
+    """
+    read = [list(read_jsonl(path)) for path in read_paths]
+    asked, note = transformed(list(read_jsonl(prompts_path)), TRANSFORMS.entry(transform), read)
+    write_jsonl(output, asked)
+    LOG.info("%s", note)
+
+
+if snakemake := globals().get("snakemake"):
+    start_log(snakemake)
+    files = snakemake.input
+    main(files.prompts, list(files.read), snakemake.params.transform, snakemake.output[0])
