@@ -62,6 +62,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
             {
                 "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
                 "Corrected rates": "corrected.corrected_keys:Corrected",
+                "Choice": "choices.choices_keys:Choice",
             }
         ),
         "Prompt sample": datasets.PromptSample,

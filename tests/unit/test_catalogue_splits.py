@@ -12,7 +12,7 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
 DEMO = {"alarming_but_safe", "arithmetic", "sensitive", "should_decline"}
-DEMO |= {"harmful_fit", "harmless_fit", "harmful_test", "harmless_test"}
+DEMO |= {"sums", "harmful_fit", "harmless_fit", "harmful_test", "harmless_test"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.
 NINE = {
     "jailbreakbench": (100, "refuse"),

@@ -16,7 +16,7 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan import plan_command, workload_files
-from refusal_eval.tools.plan.disk_use import NEED, device_of, disk_needs, disks
+from refusal_eval.tools.plan.disk_use import NEED, assumed_shape, device_of, disk_needs, disks
 from refusal_eval.tools.plan.plan_page import duplicate_counts, plan_page
 from refusal_eval.tools.plan.study_costs import plan_study
 from refusal_eval.tools.plan.study_terms import gates, licences, open_pins, terms_of
@@ -500,10 +500,25 @@ def test_a_judge_of_words_needs_no_engine_and_one_of_vectors_has_its_encoder_pla
     assert numbers(capsys.readouterr().out, "minilm-l6")[:3] == ["CPU", "90", "MB"]
 
 
+def test_depth_and_width_are_assumed_by_the_number_of_parameters():
+    known = {0.135: (30, 576), 4.0: (36, 2560), 8.0: (32, 4096), 70.0: (80, 8192)}
+    for billions, (depth, width) in known.items():
+        layers, wide = assumed_shape(billions)
+        assert 0.5 < layers * wide / (depth * width) < 1.25
+
+
 def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
-    for name, said, captures, engine, loads in (
-        ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4),
-        ("steering_paper", "15 models on 4 splits (604 prompts), K = 5", 3, "qwen3-next-80b-thinking-paper", 5 + 1),
+    for name, said, captures, engine, loads, low, high in (
+        ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4, 0.01, 0.05),
+        (
+            "steering_paper",
+            "12 models on 4 splits (604 prompts), K = 5",
+            15,
+            "qwen3-next-80b-thinking-paper",
+            9,
+            0.8,
+            3,
+        ),
     ):
         study = str(repository / "config" / "studies" / f"{name}.yaml")
         assert main(["plan", study, "--directory", str(tmp_path), "--json"]) == 0
@@ -514,3 +529,7 @@ def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(
         assert main(["plan", study, "--directory", str(tmp_path)]) == 0
         page = flat(capsys.readouterr().out)
         assert said in page and f"Activations: {captures} captures, each a load of its engine" in page
+        # The models are not here: their depth and width are assumed, and the disk is of the right order all the same.
+        disk = [need for need in found["disk"]["needs"] if need["what"] == "activations"]
+        assert len(disk) == 2 and all(low < need["expected"] / 1e9 < high for need in disk)
+        assert all("assumed by size" in need["detail"] for need in disk)

@@ -253,6 +253,7 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
+                "analysis.choices",
                 "analysis.comparisons",
                 "analysis.spending",
                 "generation.request_params",
@@ -315,7 +316,8 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables(*COMPARED, "corrected"),
+                *of_tables(*COMPARED, "corrected", "choices"),
+                "analysis.choices",
                 "analysis.comparisons",
                 "analysis.variance",
                 "analysis.mixed_model",

@@ -30,7 +30,7 @@ from refusal_eval.study.study import Study
 STUDY = ROOT / "config" / "studies" / "steering_paper.yaml"
 MODEL, STEERED, JUDGE, SPLIT = (
     "qwen3-4b-instruct-paper",
-    "qwen3-4b-instruct-wrmd.scale-0.5",
+    "qwen3-4b-instruct-wrmd.alpha-0.5",
     "gpt-oss-20b",
     "jailbreakbench",
 )
@@ -98,7 +98,7 @@ def results(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     results = folder / "results" / "steering_paper"
     facts: dict[str, Any] = {"model_layers": 36, "width": 2560, "architecture": "Qwen3ForCausalLM", "model": MODEL}
-    random_direction(results / "directions" / f"{DIRECTION}.safetensors", LAYERS, **facts)
+    random_direction(results / "directions" / f"{DIRECTION}.safetensors", LAYERS, neutral=True, **facts)
     write_json(results / "directions" / f"{DIRECTION}.json", {"n": {"positive": 900, "negative": 400}})
     answers = [
         {"prompt_id": content_id([{"role": "user", "content": text}]), "sample": 0, "turn": 0}
@@ -118,9 +118,19 @@ def results(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_layers_that_the_paper_never_steers_take_no_part(config: dict[str, Any]) -> None:
     entries = config["direction_entries"]
     assert len(entries) == 6
-    for name, entry in entries.items():
-        depth = 48 if "80b" in name else 36
-        assert entry["layers"] == list(range(round(0.95 * depth) - 1)), name
+    assert all(entry["layers"] is None for entry in entries.values())
+    steered = [entry["intervention"] for entry in config["model_entries"].values() if entry["intervention"]]
+    assert len(steered) == 9 and all(asked["layers"]["drop_deepest"] == 0.05 for asked in steered)
+    assert all(asked["layers"]["by"] == "correlation" for asked in steered)
+
+
+def test_the_directions_are_fitted_on_the_extended_set_of_prompts_at_hand(config: dict[str, Any]) -> None:
+    for entry in config["direction_entries"].values():
+        assert [part["split"] for part in entry["negative"]] == [
+            *("ccp_sensitive", "code_instructions", "gsm8k_train", "sums", "user_instructions")
+        ]
+        assert entry["positive"]["split"] == entry["neutral"]["split"] == "ccp_sensitive"
+        assert entry["neutral"]["within"] == 0.15 and entry["positive"]["without"] == ["ccp_sensitive_sampled"]
 
 
 def rendered(path: Path) -> tuple[RequestFile, list[list[int]]]:
@@ -135,18 +145,25 @@ def tokenizer(results: Path, engine: str) -> Renderer:
 
 def test_the_whole_study_is_planned_without_a_network(tmp_path: Path) -> None:
     planned = planned_jobs(snakemake(tmp_path, "-n"))
-    # Three plain models, three scales of each along its direction and one along its control.
-    models, steered, splits = 15, 12, 4
+    # Three plain models, two steps of each along its direction and one along its control.
+    models, steered, splits, fitted = 12, 9, 4, 5
     assert (planned["direction"], planned["intervention"]) == (6, steered)
-    # The plain models also answer the split that their directions are fitted on, and are captured on it.
-    assert planned["requests"] == planned["answers"] == models * splits + 3
-    assert planned["activations"] == 3
+    # The plain models also answer the splits that their directions are fitted on, and are captured on them.
+    assert planned["requests"] == planned["answers"] == models * splits + 3 * fitted
+    assert planned["activations"] == 3 * fitted
     assert planned["generate"] == models
+
+
+def test_a_run_until_answers_leaves_no_steered_model_out(tmp_path: Path) -> None:
+    planned = planned_jobs(snakemake(tmp_path, "-n", "--until", "answers"))
+    # As many as in the whole study; what directions need on the way to the steered ones is among the jobs.
+    assert planned["answers"] == 12 * 4 + 3 * 5 and (planned["direction"], planned["intervention"]) == (6, 9)
+    assert "table" not in planned
 
 
 def test_each_plain_model_is_compared_with_its_own_steered_ones_alone(config: dict[str, Any]) -> None:
     families = ComparisonsAnalysis(Study(config)).params()["families"]
-    assert [len(family["pairs"]) * len(family["scopes"]) for family in families] == [4 * 4] * 3
+    assert [len(family["pairs"]) * len(family["scopes"]) for family in families] == [3 * 4] * 3
     for family in families:
         engines = {config["model_entries"][model]["engine"] for pair in family["pairs"] for model in pair}
         assert len(engines) == 1
@@ -162,8 +179,9 @@ def test_the_requests_are_those_of_the_study_and_steering_changes_their_keys_alo
     assert asked.items() <= plain.header["sampling"].items()
     assert len(set(plain.keys())) == 500 and set(plain.keys()).isdisjoint(steered.keys())
     card = read_json(results / "interventions" / f"{STEERED}.json")
-    assert (card["mode"], card["asked"]["scale"], card["asked"]["layers"]) == ("add", -0.5, {"best": 4})
-    assert len(card["layers"]) == 4 and steered_ids == ids
+    assert (card["mode"], card["asked"]["scale"]) == ("add", {"alpha": -0.5, "by": "quantile"})
+    assert card["asked"]["layers"] == {"best": 4, "by": "correlation", "drop_deepest": 0.05}
+    assert card["layers"] == [29, 30, 31, 32] and steered_ids == ids  # of 36 those from 33 on are never steered
     assert steered.header == {**plain.header, "intervention": {"sha256": card["sha256"], "version": 1}}
 
 

@@ -39,9 +39,10 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     # Of models that another party serves: see test_two_rates_study.py.
     of_hosted = {"refused_by", "declared_called_refusal", "unfiltered_answers", "failed_reason"}
     of_hosted |= {name for name in definitions() if name.endswith("_model_alone") or name.startswith("cost_")}
+    of_choices = {name for name in definitions() if name.startswith("choice_")}  # see test_choices.py
     of_transforms = {"untransformed", "untransformed_because"}  # see test_transformed_prompts.py
     of_states = {name for name in definitions() if name.startswith(("separation_", "aqi_"))}  # see test_aqi_study.py
-    of_further = of_categories | of_transforms | of_states
+    of_further = of_categories | of_transforms | of_choices | of_states
     elsewhere = in_place_of_holm | of_own_kinds | of_battles | of_further | of_other_labels | of_hosted
     without_number = {"judge_kappa_three_class"}  # the gold has two labels; see test_judge_card.py
     assert {pattern_of(row["estimand"]) for row in rows} == set(definitions()) - elsewhere

@@ -118,23 +118,37 @@ def _weights(plan: Plan) -> tuple[float, str]:
 def _activations(plan: Plan) -> tuple[float, str]:
     """Return the bytes of the activations that are captured, as stored, and their number in words.
 
-    A model's width comes from its config.json, which exists once its engine is identified.
+    A model's depth and width come from its config.json, which exists once its engine is identified; before, they are
+    assumed by the number of its parameters.
     """
-    study, size, rows, unknown = plan.study, 0.0, 0, set[str]()
+    study, size, rows, assumed = plan.study, 0.0, 0, set[str]()
     for (positions, model, split), work in plan.captured.items():
         engine, count = study.models[model].engine_name, work.requests + work.stored
         try:
             facts = model_facts(read_json(study.paths.of("engines", engine=engine))["folder"])
+            depth, width = float(facts["model_layers"]), float(facts["width"])
         except (UserError, OSError):
-            unknown.add(model)
-            continue
+            assumed.add(model)
+            depth, width = assumed_shape(plan.paces[engine].active)
         named = layers(study, positions, model, split)
         bytes_each = 4 if study.config["engine_entries"][engine]["dtype"] == "float32" else 2
-        size += float(count * (facts["model_layers"] if named is None else len(named)) * facts["width"] * bytes_each)
+        size += count * (depth if named is None else len(named)) * width * bytes_each
         rows += count
     parts = [f"{rows:,} rows"] * bool(rows)
-    parts += [f"those of {', '.join(sorted(unknown))} once its engine is identified"] * bool(unknown)
+    shape = f"depth and width of {', '.join(sorted(assumed))} assumed by size"
+    parts += [shape] * bool(assumed)
     return size, ", ".join(parts)
+
+
+def assumed_shape(billions: float) -> tuple[float, float]:
+    """Return the layers and the width that a model of so many active parameters has, roughly.
+
+    A decoder layer of width d has about 12 d^2 parameters, and models are about 128 times as wide as deep: so L layers
+    have 12 * 128^2 L^3. L times d, which the disk is made of, is then 0.6 to 1.2 times that of SmolLM2-135M (30 x 576),
+    Qwen3-4B (36 x 2,560), Llama-3.1-8B (32 x 4,096) and Llama-3.1-70B (80 x 8,192).
+    """
+    depth = (billions * 1e9 / (12 * 128**2)) ** (1 / 3)
+    return depth, 128 * depth
 
 
 def _rows(plan: Plan) -> tuple[int, str]:

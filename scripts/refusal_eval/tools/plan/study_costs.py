@@ -155,5 +155,5 @@ def engine_paces(study: Study, root: Path) -> dict[str, Pace]:
         billions, known_by = engine_billions(entry, weights_files(study, name), kind, devices)
         pace, total, active = pace_of(entry, kind, devices, billions, study.settings.determinism == "strict"), *billions
         size = f"{total:.3g}B" + (f", {active:.3g}B active" if active != total else "") + f" {known_by}"
-        paces[name] = dataclasses.replace(pace, weights=weights_bytes(entry, total), size=size)
+        paces[name] = dataclasses.replace(pace, weights=weights_bytes(entry, total), active=active, size=size)
     return paces

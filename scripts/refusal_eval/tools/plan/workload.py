@@ -71,6 +71,7 @@ class Pace:
     write_rate: float  # generated tokens/s with many requests at once
     stream_rate: float  # generated tokens/s of one request
     weights: float = 0.0  # bytes of its weights
+    active: float = 0.0  # billions of parameters that a token passes
     size: str = "computes elsewhere"  # in words, how many parameters it has and how that is known
 
 
