@@ -292,7 +292,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
 
     every = set(TABLES.names())  # without those of features that are not here
     unasked = {"protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"}
-    unasked |= {"over_refusals", "separation", "transforms"}
+    unasked |= {"choices", "over_refusals", "separation", "transforms"}
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert every - set(alone) == every & {
@@ -306,6 +306,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "corrected",
         "comparisons_matrix",
         "who_refused",
+        "choices",
         "over_refusals",
         "separation",
         "transforms",
