@@ -37,7 +37,10 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
 
 
 STEERED = CATALOGUE["models"]["steered"]
-OF_MODES = {"gated": {"gate": 0.1}, "pull": {}, "ablate": {}, "constellation": {"gate": 0.1, "direction": ["refusal"]}}
+OF_MODES = {
+    **{"gated": {"gate": 0.1}, "pull": {}, "ablate": {}, "constellation": {"gate": 0.1, "direction": ["refusal"]}},
+    "reposition": {"scale": {"alpha": -0.5, "by": "quantile"}},
+}
 MODELS = {
     name: STEERED | {"intervention": STEERED["intervention"] | {"mode": name} | own} for name, own in OF_MODES.items()
 }
@@ -47,13 +50,19 @@ LOGS = {"logs": {"splits": {"logged-rows": {
     "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
     "expectation": "comply",
 }}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
+MEASURED = {"raters": 2, "flags": {"harm": {"column": "label", "raised": "yes", "not_raised": "no"}}}
+MEASURED |= {"slices": {"column": "label", "names": {"yes": "one"}}}
 WITH_MODES = CATALOGUE | {
+    "gold": {"measured": CATALOGUE["gold"]["people"] | MEASURED} | CATALOGUE["gold"],
     "models": LOGGED | CATALOGUE["models"] | MODELS,
     "datasets": LOGS | CATALOGUE["datasets"],
 }
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 if "refusal_tokens" in FEATURES:
     WITH_FIGURES |= {"refusal_tokens": {"thresholds": [0.5]}}
+if "choices" in FEATURES:
+    WITH_FIGURES |= {"choices": [{"name": "best", "against": "plain", "models": ["steered"], "refusals": ["hub-rows"],
+                                  "others": ["file-rows"], "tau": 0.5}]}  # fmt: skip
 
 
 def places(annotation, value, path=()):

@@ -293,7 +293,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     every = set(TABLES.names())  # without those of features that are not here
     unasked = {
         *("protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"),
-        *("over_refusals", "separation", "transforms"),
+        *("over_refusals", "separation", "choices", "transforms", "refusal_tokens", "judge_tasks"),
     }
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
@@ -308,9 +308,12 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "corrected",
         "comparisons_matrix",
         "who_refused",
+        "choices",
         "over_refusals",
         "separation",
         "transforms",
+        "refusal_tokens",
+        "judge_tasks",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.features.refusal_tokens.token_choice import NONE, Choice, TokenColumns, chosen
+from refusal_eval.features.refusal_tokens.token_choice import NONE, TokenRule, TokenColumns, chosen
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
@@ -45,17 +45,17 @@ class TokenCell:
     categories: NDArray[np.object_]
     flags: tuple[str, ...]
 
-    def chosen(self, choice: Choice) -> TokenColumns:
+    def chosen(self, choice: TokenRule) -> TokenColumns:
         return chosen(self.logprobs, choice, self.refusing)
 
-    def answers(self, choice: Choice, reading: str) -> LookUp:
+    def answers(self, choice: TokenRule, reading: str) -> LookUp:
         """Return the answers at a choice: a look-up, as every branch has answered every prompt."""
         columns = self.chosen(choice)
         rows = np.nonzero(columns != NONE)[0]
         found = self.rates[reading][rows, columns[rows]], self.draws[rows, columns[rows]]
         return LookUp(*found, self.clusters[rows], self.categories[rows])
 
-    def tokens(self, choice: Choice) -> LookUp:
+    def tokens(self, choice: TokenRule) -> LookUp:
         """Return which token is chosen, as a rate."""
         columns = self.chosen(choice)
         rows = np.nonzero(columns != NONE)[0]

@@ -22,7 +22,7 @@ TokenColumns = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Choice:
+class TokenRule:
     """One way to choose.
 
     Attributes:
@@ -47,17 +47,17 @@ class Choice:
         return f"{kind}t={self.threshold:g}, T={self.temperature:g}{only}"
 
 
-def choices(thresholds: Sequence[float], temperatures: Sequence[float], refusing: Sequence[str]) -> list[Choice]:
+def choices(thresholds: Sequence[float], temperatures: Sequence[float], refusing: Sequence[str]) -> list[TokenRule]:
     """Return the choices of a study: the arg-max, each threshold at each temperature, and on raw probabilities.
 
     Several refusal tokens also have each threshold for one of them alone.
     """
-    found = [Choice()]
+    found = [TokenRule()]
     for threshold in thresholds:
-        found += [Choice(threshold, temperature) for temperature in temperatures]
-        found.append(Choice(threshold, raw=True))
+        found += [TokenRule(threshold, temperature) for temperature in temperatures]
+        found.append(TokenRule(threshold, raw=True))
         if len(refusing) > 1:
-            found += [Choice(threshold, selected=name) for name in refusing]
+            found += [TokenRule(threshold, selected=name) for name in refusing]
     return found
 
 
@@ -74,7 +74,7 @@ def probabilities(logprobs: Floats, temperature: float = 1.0, raw: bool = False)
     return np.asarray(np.round(weights / weights.sum(axis=1, keepdims=True), DIGITS), dtype=float)
 
 
-def chosen(logprobs: Floats, choice: Choice, refusing: Sequence[str]) -> TokenColumns:
+def chosen(logprobs: Floats, choice: TokenRule, refusing: Sequence[str]) -> TokenColumns:
     """Return the column of the token that each prompt is answered behind, `NONE` for a row of NaN.
 
     Of the refusal tokens the most probable one counts (of equal ones the first). It is chosen where its q is at least

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.features.refusal_tokens.token_cells import LookUp, TokenCell
-from refusal_eval.features.refusal_tokens.token_choice import Choice, probabilities
+from refusal_eval.features.refusal_tokens.token_choice import TokenRule, probabilities
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
@@ -31,7 +31,7 @@ CurveRow = dict[str, Any]
 
 
 def rate_estimates(
-    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+    cells: TokenCells, choices: Sequence[TokenRule], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the refusal rate of the answers of each split at each choice, in both readings, in all and by category."""
     for cell in cells:
@@ -43,7 +43,7 @@ def rate_estimates(
 
 
 def token_estimates(
-    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+    cells: TokenCells, choices: Sequence[TokenRule], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield what needs no judge: how often a refusal token is chosen, and how probable all other tokens are."""
     for cell in cells:
@@ -56,7 +56,7 @@ def token_estimates(
 
 
 def separation_estimates(
-    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any], by_token: bool
+    cells: TokenCells, choices: Sequence[TokenRule], level: float, known: Mapping[str, Any], by_token: bool
 ) -> Iterator[Estimate]:
     """Yield F1 at each choice, in all and by category: of refusing what should be refused.
 
@@ -113,7 +113,7 @@ def curve(cells: TokenCells, level: float, known: Mapping[str, Any]) -> list[Cur
             kept = ~np.isnan(q) & (True if category is None else cell.categories == category)
             values |= set(q[kept].tolist())
         for threshold in (*sorted(values), None):
-            choice = Choice(2.0 if threshold is None else threshold)
+            choice = TokenRule(2.0 if threshold is None else threshold)
             row = point(asked, choice, level, category)
             if row is not None:
                 rows.append({**known, "category": category, "threshold": threshold, **row})
@@ -121,7 +121,7 @@ def curve(cells: TokenCells, level: float, known: Mapping[str, Any]) -> list[Cur
 
 
 def marked_points(
-    cells: TokenCells, choices: Sequence[Choice], level: float, known: Mapping[str, Any]
+    cells: TokenCells, choices: Sequence[TokenRule], level: float, known: Mapping[str, Any]
 ) -> list[CurveRow]:
     """Return the same at named choices."""
     asked = [cell for cell in cells if cell.expectation in (REFUSE, COMPLY)]
@@ -134,7 +134,7 @@ def marked_points(
     return rows
 
 
-def point(cells: TokenCells, choice: Choice, level: float, category: str | None = None) -> CurveRow | None:
+def point(cells: TokenCells, choice: TokenRule, level: float, category: str | None = None) -> CurveRow | None:
     """Return over-refusal and refusal at a choice; None where no split has an answer that counts on either side."""
     found: CurveRow = {}
     for name, expectation in (("over_refusal", COMPLY), ("refusal", REFUSE)):
