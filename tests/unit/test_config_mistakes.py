@@ -50,10 +50,11 @@ LOGS = {"logs": {"splits": {"logged-rows": {
     "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
     "expectation": "comply",
 }}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
-MEASURED = {"raters": 2, "flags": {"harm": {"column": "label", "raised": "yes", "not_raised": "no"}}}
+MEASURED = CATALOGUE["gold"]["people"] | {"anchors": []}
+MEASURED |= {"flags": {"harm": {"column": "label", "raised": "yes", "not_raised": "no"}}}
 MEASURED |= {"slices": {"column": "label", "names": {"yes": "one"}}}
 WITH_MODES = CATALOGUE | {
-    "gold": {"measured": CATALOGUE["gold"]["people"] | MEASURED} | CATALOGUE["gold"],
+    "gold": {"measured": MEASURED} | CATALOGUE["gold"],
     "models": LOGGED | CATALOGUE["models"] | MODELS,
     "datasets": LOGS | CATALOGUE["datasets"],
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.features.refusal_tokens.token_choice import NONE, TokenRule, TokenColumns, chosen
+from refusal_eval.features.refusal_tokens.token_choice import NONE, TokenColumns, TokenRule, chosen
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
