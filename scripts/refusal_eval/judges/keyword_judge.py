@@ -23,6 +23,7 @@ from refusal_eval.core.texts import without_invisible
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict, judged_safely
 from refusal_eval.judges.keyword_lists import KeywordLists, bare, check_lists, normalise
+from refusal_eval.judges.known_scripts import UnknownScript, unknown_script
 from refusal_eval.judges.normal_text import REASONING_IN_ANSWER, normal_text
 
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
@@ -67,6 +68,7 @@ class KeywordReader:
 
     def __init__(self, lists: Sequence[KeywordLists]) -> None:
         self._lists = list(lists)
+        self.scripts = frozenset[str]().union(*(one.scripts for one in self._lists))
 
     @classmethod
     def from_files(cls, paths: Iterable[str | Path]) -> KeywordReader:
@@ -84,9 +86,15 @@ class KeywordReader:
         return cls(compiled)
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
-        """Return the verdict on one answer; the prompt plays no part."""
+        """Return the verdict on one answer; the prompt plays no part.
+
+        Raises:
+            UnknownScript: for an answer in whose script no list has a phrase, and in which nothing was found.
+        """
         normal = normal_text(answer)
         reading = self.reading(normal.text)
+        if reading == NOTHING and (script := unknown_script(normal.text, self.scripts)):
+            raise UnknownScript(script, self.scripts)
         return Verdict(JUDGED, reading.label, flags=normal.flags, raw={"phrase": reading.phrase, "rule": reading.rule})
 
     def reading(self, text: str) -> KeywordReading:

@@ -11,6 +11,7 @@ from typing import Any
 
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.texts import nfkc, without_invisible
+from refusal_eval.judges.known_scripts import scripts_of
 
 # Curly, modifier and acute apostrophes, primes, all kinds of double quotes; before NFKC, which takes the acute apart.
 QUOTES = str.maketrans(
@@ -57,6 +58,7 @@ class KeywordLists:
     whole_answers: frozenset[str]
     patterns: Mapping[str, re.Pattern[str]]
     latin: bool  # whether any phrase could match a text in ASCII; if not, such a text need not be read
+    scripts: frozenset[str]  # of the letters of all phrases
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> KeywordLists:
@@ -81,16 +83,14 @@ class KeywordLists:
                 starts += first
                 sources.append(any_of(first) + between + any_of(second))
             patterns[name] = re.compile(f"{_first_words(starts)}(?:{'|'.join(sources)})")
+        said = [phrase for name in ("whole_answers", *PHRASES) for phrase in _said(_ungrouped(data.get(name, ())))]
         return cls(
             rewrites=rewrites,
             windows={**WINDOWS, **data.get("windows", {})},
             whole_answers=frozenset(bare(phrase) for phrase in _phrases(data.get("whole_answers", ()), rewrites)),
             patterns=patterns,
-            latin=any(
-                phrase.isascii()
-                for name in ("whole_answers", *PHRASES)
-                for phrase in _said(_ungrouped(data.get(name, ())))
-            ),
+            latin=any(phrase.isascii() for phrase in said),
+            scripts=scripts_of(said),
         )
 
 

@@ -35,6 +35,7 @@ from refusal_eval.core.states import (
 from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.judge_base import Messages, ReadResponse, Verdict, failed
 from refusal_eval.judges.keyword_judge import KeywordReader, list_mistakes
+from refusal_eval.judges.known_scripts import UnknownScript
 from refusal_eval.judges.learning_judge import GoldRow, GoldSet, LearningJudge
 from refusal_eval.judges.normal_text import REASONING_IN_ANSWER, normal_text
 from refusal_eval.judges.soft_judge import SoftJudge, not_among
@@ -249,7 +250,10 @@ class TrainedJudge(SoftJudge, LearningJudge):
             for row in {row["id"]: row for one in sets for row in one.rows}.values():
                 prompt = sha256_of(row["messages"])
                 if prompt in groups and (row["id"] in seen if self.engine else not is_blank(row["answer"])):
-                    own = features.seen(row["messages"], row["answer"], seen.get(row["id"]))
+                    try:
+                        own = features.seen(row["messages"], row["answer"], seen.get(row["id"]))
+                    except UnknownScript:  # as it would be where it is judged: without a verdict
+                        continue
                     yield {**row, "cluster": groups[prompt], "source": known_prompts[prompt], "seen": own}
 
         rows = list(ready(gold))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import Messages
-from refusal_eval.judges.keyword_judge import RULES, KeywordReader
+from refusal_eval.judges.keyword_judge import NOTHING, RULES, KeywordReader
 from refusal_eval.judges.keyword_lists import MARKDOWN, QUOTES
+from refusal_eval.judges.known_scripts import UnknownScript, unknown_script
 from refusal_eval.judges.normal_text import normal_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ BEGINNING = 100  # characters whose n-grams of characters are read
 CHARACTERS = range(3, 5)  # of an n-gram
 # Words and marks of Latin script alone: n-grams of other scripts, which little gold has, would tell languages apart.
 TOKEN = re.compile(r"[a-z0-9']+|[.,;:!?]")
+WORDS_OF = {"LATIN"}
 FOREIGN = re.compile(r"[^\x00-\x7f]+")
 VECTORS = 2.0  # weight of the vectors, which are as long as 1, beside the reading, whose features are 0 or 1
 READING = 2.0  # value of what the keyword judge says, beside the n-grams of an answer, which are together as long as 1
@@ -56,8 +58,16 @@ class FeatureReader:
         Args:
             messages: the conversation before it; with vectors these have the prompt.
             vectors: of an encoder, for the feature `vectors`.
+
+        Raises:
+            UnknownScript: without vectors, for an answer in whose script neither a word nor a phrase of a list is
+                known, and in which the lists find nothing.
         """
         text, flags = normal_text(answer)
+        known_scripts = self._keyword.scripts | WORDS_OF
+        script = unknown_script(text, known_scripts) if vectors is None else None
+        if script and self._keyword.reading(text) == NOTHING:
+            raise UnknownScript(script, known_scripts)
         ngrams: list[str] = []
         numbers: list[float] = []
         if "words" in self.names:
