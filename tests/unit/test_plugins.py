@@ -44,7 +44,8 @@ def study(**changes):
 
 def test_kinds_that_a_plugin_adds_are_known_to_its_study(project):
     loaded = project.load(study())
-    assert loaded["judge_entries"]["mine"] == {"kind": "shortest", "most": 3, "label": None, "floor": None}
+    usual = {"label": None, "floor": None, "asked_prompt": False}
+    assert loaded["judge_entries"]["mine"] == {"kind": "shortest", "most": 3} | usual
     assert loaded["plugins"] == ["own/kinds.py"]
     (another,) = project.mistakes(STUDY | {"catalogue": ["own/catalogue.yaml"]})
     assert "unknown kind 'shortest'" in another, "a study's kinds are not known to the next one in a process"

@@ -81,7 +81,7 @@ def _values(path: Path) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         try:
             rows = read_rows(path)
         except UserError as error:  # the encoding of a split can be named, and that of a table of answers cannot
-            raise UserError(str(error).removesuffix(", or name its `encoding`")) from error
+            raise UserError(str(error).partition(", or name its `encoding`")[0]) from error
         for number, row in enumerate(rows, 1):
             if path.suffix.lower() == ".csv" and any("\0" in str(cell) for cell in row.values()):
                 raise UserError(
