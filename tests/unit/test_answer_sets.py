@@ -85,7 +85,7 @@ def test_folders_give_the_logs_in_them_and_files_what_is_lost_once():
     assert found.prompts == 6 and found.systems == {"acme-careful": "Be kind."} and len(found.lost) == 3
     logs = put_together(*without_own_systems(read_files([INSPECT / "acme_open.eval"], {})), {}, None, NOTHING)
     assert logs.systems == {} and logs.scorers == ["refusal_judge"]
-    with pytest.raises(UserError, match=r"is a folder without \*\.eval, .* or answers\.parquet in it"):
+    with pytest.raises(UserError, match=r"is a folder without answers\.parquet, .* or samples_\*\.jsonl in it"):
         read_files([LM_EVAL.parent / "plain"], {})
 
 

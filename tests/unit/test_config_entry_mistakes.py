@@ -191,7 +191,11 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         ((*TALK, "columns", "turns"), ["a", "b", "a"], "columns: `turns` names the column `a` twice"),
         ((*TALK, "columns", "turns"), [], "columns.turns: must not be empty"),
         ((*TALK, "columns", "messages"), "chat", ONE_KIND_OF_PROMPT),
-        ((*TALK, "dialogue", "mode"), "cumulativ", "did you mean `cumulative`? (allowed: cumulative, independent)"),
+        (
+            (*TALK, "dialogue", "mode"),
+            "cumulativ",
+            "did you mean `cumulative`? (allowed: alone, cumulative, independent)",
+        ),
         ((*TALK, "dialogue", "scored"), "first", "'first' is not allowed; did you mean `after_first`?"),
         ((*TALK, "dialogue"), {"scored": "all"}, "dialogue.mode: this key is missing"),
         # Reasoning
