@@ -610,7 +610,6 @@ def test_a_recorded_model_needs_no_engine_and_may_come_from_any_sampling(project
     ("changes", "reported"),
     [
         ({"models": ["theirs", "plain"]}, "model `plain` has none (`recorded`)"),
-        ({"gold": ["people"]}, "leave `gold` out of a study with this judge"),
         ({"splits": ["bundled-rows"]}, "there is no bundled-rows/answers.json in theirs or below"),
         ({"splits": ["talk-rows"]}, "the published layout has no dialogues"),
     ],
