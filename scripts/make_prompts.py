@@ -21,6 +21,7 @@ def main(
     output: str,
     clusters_path: str | None = None,
     unverified: Sequence[str] = (),
+    read: Sequence[str] = (),
 ) -> None:
     """Write the prompts of one split.
 
@@ -30,6 +31,7 @@ def main(
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
         clusters_path: the file with the clusters of the rows, if there is one.
         unverified: what nobody could verify of the split's entry; for the log only.
+        read: the files with the answers and verdicts that the rows are made of.
     """
     source = row_source(split["source"])
     whose = "not verified when its entry was written"
@@ -37,13 +39,13 @@ def main(
         whose = "not verified of the data as released (this is a file of your own)"
     for what in unverified:
         LOG.warning("%s: %s: %s", split["name"], whose, what)
-    rows = source.own_rows(rows_path)
+    rows = source.own_rows(rows_path, *read)
     if rows is None:
         rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None
     options: dict[str, Any] = {name: split[name] for name in OPTIONS if name in split}
     reader = next((ROW_READERS.get(key)(split[key]) for key in ROW_READERS.names() if key in split), None)
-    options |= {"scored": scored, "clusters": clusters, "reader": reader}
+    options |= {"scored": scored, "clusters": clusters, "reader": reader, "keeps_ids": source.keeps_ids}
     prompts, notes = make_prompts(rows, split["columns"], split["name"], **options)
     for note in notes:
         LOG.info("%s", note)
@@ -55,7 +57,8 @@ if snakemake := globals().get("snakemake"):
     entry = snakemake.config["split_entries"][snakemake.wildcards.split]
     files, reading = snakemake.input, snakemake.params.split
     hashes = [reading[name] for name in ("sha256", "clusters") if name in reading]
-    with as_planned([files.rows, *files.clusters], hashes):
+    hashes += reading.get("files_sha256", [])
+    with as_planned([files.rows, *files.clusters, *files.files], hashes):
         main(
             files.rows,
             reading,
@@ -63,4 +66,5 @@ if snakemake := globals().get("snakemake"):
             snakemake.output.prompts,
             next(iter(files.clusters), None),
             entry["unverified"],
+            files.read,
         )

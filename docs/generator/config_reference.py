@@ -135,6 +135,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
             {
                 "Rows of recorded answers": "recorded_logs.recorded_rows:RecordedRows",
                 "Prompts with a word left out": "occluded.occluded_rows:OccludedRows",
+                "Prompts chosen by a judge": "judged.judged_rows:JudgedRows",
+                "Which prompts are kept": "judged.judged_rows:Kept",
             }
         ),
     },

@@ -96,6 +96,8 @@ datasets:
     splits:
       kept-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: question, keep: [label]}}
       left-out-rows: {source: {kind: occluded, split: kept-rows}, columns: {keep: [label]}}
+      refused-rows:
+        source: {kind: judged, split: kept-rows, model: plain, judge: words, keep: {label: refusal, at_least: 0.5}}
       reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
@@ -154,6 +156,8 @@ for feature, key in (("lora", "lora"), ("transforms", "transform")):
         CATALOGUE["models"] = {name: model for name, model in CATALOGUE["models"].items() if key not in model}
 if "occluded" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["left-out-rows"]
+if "judged" not in FEATURES:
+    del CATALOGUE["datasets"]["made"]["splits"]["refused-rows"]
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",

@@ -232,7 +232,7 @@ def test_a_study_has_the_entries_that_its_directions_use_and_evaluates_its_own_s
     study = Study(project.load(STUDY | {"directions": ["refusal"], "separation": [FAR | {"layers": [2, 0]}]}))
     assert list(study.splits) == ["hub-rows"]
     assert list(study.settings.split_entries) == ["hub-rows", "file-rows"]
-    assert study.captured_cells == [Cell("plain", "file-rows"), Cell("plain", "file-rows", "words")]
+    assert study.further_cells == [Cell("plain", "file-rows"), Cell("plain", "file-rows", "words")]
     assert sorted(cell.split for cells in study.generation_batches.values() for cell in cells) == [
         "file-rows",
         "hub-rows",

@@ -25,7 +25,8 @@ from refusal_eval.features import FEATURES
 BROKEN = Path(__file__).parent / "test_config_broken"
 
 
-@pytest.mark.feature("recorded_logs", "occluded", "transforms")  # sources of rows, keys and models that may be meant
+# Sources of rows, keys and models that may be meant.
+@pytest.mark.feature("recorded_logs", "occluded", "judged", "transforms")
 def test_all_mistakes_of_a_thoroughly_broken_study(project):
     for name in ("my.yaml", "my.py"):
         shutil.copy(BROKEN / name, name)

@@ -56,7 +56,7 @@ rule check_adapter:
     input:
         adapter=f"{RESULTS}/adapters/{{model}}.json",
         engine=model_engine,  # other weights under the path may be older than what was checked
-        weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
+        weights=lambda wildcards: weights_stage.weights_files(study, study.every_model[wildcards.model].engine),
     output:
         f"{RESULTS}/adapters/checked/{{model}}.json",
     log:
@@ -66,7 +66,9 @@ rule check_adapter:
     conda:
         "../../envs/workflow.yaml"
     params:
-        weights=lambda wildcards: study.engines[study.models[wildcards.model].engine].weights.model_dump(mode="json"),
+        weights=lambda wildcards: study.engines[study.every_model[wildcards.model].engine].weights.model_dump(
+            mode="json"
+        ),
         code=code_version(ROOT / "scripts" / "check_adapter.py"),
     message:
         "Checking that the adapter of {wildcards.model} fits its engine"

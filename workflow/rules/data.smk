@@ -34,6 +34,8 @@ rule prompts:
     """Give the prompts of one split their ids, drop duplicates, take the sample."""
     input:
         rows=rows_of("split_entries"),
+        read=answers_made_of,
+        files=row_files,
         clusters=clusters_of("split_entries"),
     output:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
@@ -47,7 +49,11 @@ rule prompts:
         runtime=30,
     params:
         split=lambda wildcards: data_stage.split_reading(study, wildcards.split, ROOT),
-        code=code_version(ROOT / "scripts" / "make_prompts.py", *data_stage.row_readers(study)),
+        code=lambda wildcards: code_version(
+            ROOT / "scripts" / "make_prompts.py",
+            *data_stage.row_readers(study),
+            *data_stage.making_modules(study, wildcards.split),
+        ),
     message:
         "Making the prompts of {wildcards.split}"
     script:

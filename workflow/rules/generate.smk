@@ -7,7 +7,7 @@ requests/{model}/{split}.jsonl (what will be asked, with the key of each request
 from refusal_eval.workflow import generation
 from refusal_eval.workflow.order import longest_first
 
-ASKED_MODELS = any_of(study.asked_models)
+ASKED_MODELS = any_of([name for name, model in study.every_model.items() if model.asks_engine])
 
 job_priority = longest_first(study)
 

@@ -17,6 +17,16 @@ def rows_of(entries):
     return lambda wildcards: data_stage.rows_file(study, study.entries(noun)[wildcards[noun]].source, ROOT)
 
 
+def answers_made_of(wildcards):
+    """Return the files with the answers, or the verdicts on them, that the rows of a split are made of."""
+    return data_stage.answer_files(study, wildcards.split)
+
+
+def row_files(wildcards):
+    """Return the files that decide the rows of a split, besides what these are made of."""
+    return study.entries("split")[wildcards.split].source.files()
+
+
 def clusters_of(entries):
     """Return an input function: the file with the clusters of these rows, if there is one."""
     noun = entries.removesuffix("_entries")
@@ -37,7 +47,7 @@ def fetched_weights(wildcards):
 
 def model_engine(wildcards):
     """Return the identity file of a model's engine."""
-    return paths.of("engines", engine=study.models[wildcards.model].engine)
+    return paths.of("engines", engine=study.every_model[wildcards.model].engine)
 
 
 def generation_receipts(wildcards):

@@ -12,10 +12,10 @@ rule intervention:
     input:
         direction=lambda wildcards: [
             f"{RESULTS}/directions/{name}.safetensors"
-            for name in study.models[wildcards.model].intervention.directions
+            for name in study.every_model[wildcards.model].intervention.directions
         ],
         direction_card=lambda wildcards: [
-            f"{RESULTS}/directions/{name}.json" for name in study.models[wildcards.model].intervention.directions
+            f"{RESULTS}/directions/{name}.json" for name in study.every_model[wildcards.model].intervention.directions
         ],
         engine=model_engine,
     output:
@@ -33,8 +33,8 @@ rule intervention:
         mem_mb=2000,
         runtime=10,
     params:
-        engine=lambda wildcards: study.models[wildcards.model].engine,  # its identity file may be older than the output
-        asked=lambda wildcards: study.models[wildcards.model].intervention.model_dump(mode="json"),
+        engine=lambda wildcards: study.every_model[wildcards.model].engine,  # its identity file may be older than the output
+        asked=lambda wildcards: study.every_model[wildcards.model].intervention.model_dump(mode="json"),
         code=code_version(ROOT / "scripts" / "compile_intervention.py"),
     message:
         "Compiling the intervention of {wildcards.model}"

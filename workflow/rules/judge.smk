@@ -7,7 +7,7 @@ Gold answers are judged like those of a model named `gold`, and every judge gets
 
 from refusal_eval.workflow import judging
 
-MODEL_OR_GOLD = any_of([*config["models"], GOLD])
+MODEL_OR_GOLD = any_of([*study.every_model, GOLD])
 SPLIT_OR_GOLD = any_of([*config["split_entries"], *config["gold"]])
 
 

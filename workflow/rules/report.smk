@@ -87,11 +87,11 @@ rule manifest:
         judges=collect(f"{RESULTS}/judges/{{judge}}.json", judge=sorted(study.engine_judges)),
         answers=[
             *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
-            *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.captured_cells if not cell.judge),
+            *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.further_cells if not cell.judge),
         ],
         verdicts=[
             *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
-            *(f"{RESULTS}/verdicts/{cell}.jsonl" for cell in study.captured_cells if cell.judge),
+            *(f"{RESULTS}/verdicts/{cell}.jsonl" for cell in study.further_cells if cell.judge),
             *collect(f"{RESULTS}/verdicts/{{judge}}/{GOLD}/{{gold}}.jsonl", judge=JUDGES, gold=GOLD_SETS),
         ],
         data=[
@@ -122,7 +122,7 @@ rule manifest:
         lock_sha256=[content_hash(path) for path in filter(None, [config.get("lock")])],
         code=code_version(
             ROOT / "scripts" / "write_manifest.py",
-            *generation.changing_modules(study, *study.models),
+            *generation.changing_modules(study, *study.every_model),
             *activations_stage.use_modules(study),
         ),
     message:

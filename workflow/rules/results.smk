@@ -74,7 +74,7 @@ rule methods:
             *map(measuring_module, ANALYSES.names()),
             *REFERENCES,
             *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values()),
-            *generation.changing_modules(study, *study.models, code="words_code"),
+            *generation.changing_modules(study, *study.every_model, code="words_code"),
         ),
     message:
         "Writing the methods section"

@@ -60,6 +60,7 @@ class Catalogue:
     A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. All
     entries are there as they are `written`, and those without a mistake are `valid`. `swept` has the models that a
     sweep stands for, by its name; they are entries too. Those of `broken_sweeps`, which have mistakes, are not known.
+    `brought` names the splits that the source of another one brings.
 
     Args:
         files: the files, the strongest last.
@@ -73,6 +74,7 @@ class Catalogue:
         self.valid: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
         self.swept: dict[str, list[str]] = {}
         self.broken_sweeps: list[str] = []
+        self.brought: set[str] = set()
         self.complete = complete
         self._problems = problems
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
@@ -85,6 +87,8 @@ class Catalogue:
             for definition in ready:
                 self._add_definition(definition)
             waiting = [definition for definition in waiting if definition not in ready]
+        for name in list(self.valid["splits"]):
+            self._add_brought(name)
 
     def lacks(self, word: str, name: str) -> str | None:
         """Return what is wrong with the name of a model, split, judge or other entry that there is none of.
@@ -95,7 +99,7 @@ class Catalogue:
             word: what it names: `model`, `split`.
         """
         section = SECTION_OF[word]
-        if name in self.written[section] or self.may_be(section, name):
+        if (name in self.written[section] and name not in self.brought) or self.may_be(section, name):
             return None
         if section == "models" and re.fullmatch(REPO, name):
             return self._about_repository(name)
@@ -241,6 +245,18 @@ class Catalogue:
     def add_split(self, name: str, entry: Written) -> None:
         """Add a split that no file of the catalogue has; it counts in the place of one of its name."""
         self._add("splits", name, entry)
+
+    def _add_brought(self, name: str) -> None:
+        """Add the splits that the source of a split brings."""
+        own = self.written["splits"][name].layers[-1]
+        for brought, entry in self.valid["splits"][name].source.brings(name).items():
+            if len(brought) > MOST_CHARACTERS or brought in self.written["splits"]:
+                why = "which is too long" if len(brought) > MOST_CHARACTERS else "which another entry has"
+                message = f"brings a split `{brought}`, {why}; choose another name"
+                self._problems.append(self.written["splits"][name].problem(("source",), message))
+                continue
+            self._add("splits", brought, Written([Layer(entry, own.source, own.path)]))
+            self.brought.add(brought)
 
     def _add_several(self, name: str, entry: Written, keys: type[FeatureKeys]) -> None:
         """Add the models of a sweep, if the entry is one by these keys."""

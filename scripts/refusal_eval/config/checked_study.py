@@ -15,6 +15,7 @@ from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import AnyFigure, Figure
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
+from refusal_eval.config.row_chains import RowChains
 from refusal_eval.config.shapes import Entry, KeyPath, fields_of
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.study_view import StudyView
@@ -36,9 +37,12 @@ class CheckedStudy:
         settings: its valid keys; one that must be there and is not valid is None.
         figures: the valid ones, by their place.
         used: the names of the entries that it uses, valid or not, by section, in its order; splits that are only
-            read, for activations or to make other prompts, and judges that only other judges ask come last.
+            read, for activations or to make other prompts, models whose answers make prompts, and judges that only
+            other judges ask come last.
         models, splits, judges, gold: the valid entries that it lists; among `judges` are those that
             others ask.
+        further_models: the valid ones that it does not list, and whose answers make prompts.
+        chains: what its splits are made of.
         view: what kinds of judges and of figures ask.
 
     Args:
@@ -67,7 +71,10 @@ class CheckedStudy:
         self.gold: dict[str, Gold] = self.entries("gold")
         splits, judges = list(self.used["splits"]), list(self.used["judges"])
         self.used["splits"] += [name for name in self.captured_splits() if name not in splits]
-        self.used["splits"] += [name for name in self.splits_read() if name not in self.used["splits"]]
+        self._use_what_splits_are_made_of()
+        self.further_models: dict[str, Model] = {
+            name: model for name, model in self.entries("models").items() if name not in self.models
+        }
         asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
         seconds = self._known("judges", asked)
         self.used["judges"] += [name for name in seconds if name not in judges]
@@ -103,6 +110,7 @@ class CheckedStudy:
             )
             or not self.models,
         )
+        self.chains = RowChains(valid["splits"], valid["models"], self.judges, self.view.read_by, self._sides_behind)
 
     def named(self, section: str) -> list[tuple[int, str]]:
         """Return what a list of the study names, each with its place; what is no text is left out.
@@ -175,6 +183,14 @@ class CheckedStudy:
             if of_model is None or of_model in asked.models.values():
                 yield from (((*asked.place, *place), part) for place, part in parts_with_places(asked.sides))
 
+    def _sides_behind(self, model: str) -> Iterator[tuple[str, list[Side]]]:
+        """Yield what the changes of a model are made from: a model, and its groups of prompts."""
+        entry = self.catalogue.valid["models"].get(model)
+        changed = changes_of(entry) if entry is not None else ()
+        made = [thing for change in changed for thing in change.made_from(getattr(entry, change.name))]
+        for asked in (one for use in activation_uses() for one in use.checked(self) if one.place in made):
+            yield from ((of, [side for _, side in parts_with_places(asked.sides)]) for of in asked.models.values())
+
     def captured_splits(self) -> list[str]:
         """Return the splits of the catalogue that these name, and those that teach a judge, each once."""
         of_sides = [name for _, side in self.sides() for name in (side.split, *(side.without or ()))]
@@ -187,24 +203,24 @@ class CheckedStudy:
             if read is not None and read.split is not None:
                 yield name, read.split
 
-    def splits_read(self) -> list[str]:
-        """Return the splits of the catalogue that changes of its models take, or that other splits are made of."""
-        found = [
-            split
-            for model in self.models.values()
-            for change in changes_of(model)
-            for split in change.splits_read(getattr(model, change.name))
-        ]
-        found += self.used["splits"]
-        for name in found:  # it grows
-            entry = self.catalogue.valid["splits"].get(name)
-            if entry is not None and entry.source.made_of not in (None, *found):
-                found.append(entry.source.made_of)
-        return self._known("splits", found)
+    def _use_what_splits_are_made_of(self) -> None:
+        """Add the splits and models of the catalogue that changes of models take, or that other splits are made of."""
+        splits, models, known = self.used["splits"], self.used["models"], set[str]()
+        while known != {*splits, *models}:
+            known = {*splits, *models}
+            for model in self.entries("models").values():
+                for change in changes_of(model):
+                    splits += change.splits_read(getattr(model, change.name))
+            for name, split in self.entries("splits").items():
+                splits += [split.source.made_of] if split.source.made_of is not None else []
+                for read in split.source.reads(name):
+                    splits.append(read.split)
+                    models.append(read.model)
+            splits[:], models[:] = self._known("splits", splits), self._known("models", models)
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:
         """Yield section, name and entry of each valid model and judge of the study."""
-        yield from (("models", name, model) for name, model in self.models.items())
+        yield from (("models", name, model) for name, model in (self.models | self.further_models).items())
         yield from (("judges", name, judge) for name, judge in self.judges.items())
 
     def engine_of(self, entry: Any) -> Engine | None:

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from refusal_eval.config.kinds import ROW_SOURCES, WEIGHT_SOURCES, OfKind
 from refusal_eval.config.problems import Mistake
@@ -183,21 +183,62 @@ class InWheel(Source):
         return f"the Python package {quoted(self.package)} {quoted(self.version)}"
 
 
+class AnswersRead(NamedTuple):
+    """A model's answers to the prompts of a split, or a judge's verdicts on these, that rows are made of."""
+
+    model: str
+    split: str
+    judge: str | None = None
+    key: str = "model"  # of the source, which names the model
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """Its names, as `config.row_chains` has them."""
+        return (self.model, self.split) if self.judge is None else (self.judge, self.model, self.split)
+
+
 class RowSource(Source):
     """Where the rows of a split or of gold come from.
 
     Attributes:
         later: fields that came when there were copies in caches; without a value they are in no id and no param.
+        keeps_ids: its rows are prompts of another split, and keep their ids, which are in the column `id`.
     """
 
     role: ClassVar[str] = "Data set"
     reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
+    keeps_ids: ClassVar[bool] = False
 
     @property
     def made_of(self) -> str | None:
         """The split whose prompts its rows are made from, of a source that makes its rows; None for all others."""
         return None
+
+    @property
+    def asked(self) -> int | None:
+        """How often its prompts are asked, of a source that is asked only to make rows of the answers; else None."""
+        return None
+
+    def reads(self, split: str) -> list[AnswersRead]:
+        """Return the answers and verdicts that its rows are made of, besides the prompts of `made_of`.
+
+        Args:
+            split: the split whose source it is.
+        """
+        return []
+
+    def brings(self, split: str) -> dict[str, dict[str, Any]]:
+        """Return the entries of splits that it needs and that no file of the catalogue has, by name.
+
+        Args:
+            split: the split whose source it is.
+        """
+        return {}
+
+    def files(self) -> list[str]:
+        """Return the files whose content decides its rows, besides those that these are made of."""
+        return []
 
     def rows_of_each(self, tokens: float) -> float:
         """Return about how many rows it makes of a prompt of so many tokens, of a source that is `made_of` prompts."""
@@ -263,8 +304,12 @@ class RowSource(Source):
         """
         raise NotImplementedError
 
-    def own_rows(self, path: str) -> list[dict[str, Any]] | None:
+    def own_rows(self, path: str, *read: str) -> list[dict[str, Any]] | None:
         """Return the rows in its file, for a source whose file is no table of them; None for one whose file is.
+
+        Args:
+            path: its file, or that of the prompts that it is made of.
+            read: the files of what it `reads`, in this order.
 
         Raises:
             UserError: for what cannot be read.

@@ -11,11 +11,13 @@ from typing import Any
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
+from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
 from refusal_eval.config.kinds import ENGINES, LOG_READERS, PROTOCOLS, ROW_READERS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
+from refusal_eval.config.row_chains import MOST_MADE
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.errors import UserError
@@ -23,7 +25,6 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 FORM = "structured_outputs"  # a capability
-MOST_MADE = 7  # splits of which each but the last is made of the next
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
     ("models", "engine", "engine"),
@@ -78,23 +79,51 @@ def named_in(entry: Written, *key: str) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _made_splits(study: CheckedStudy) -> Iterator[Mistake]:
-    """Follow each split that is made of another one to the split whose rows come from elsewhere."""
-    valid = study.catalogue.valid["splits"]
-    for name in study.used["splits"]:
-        chain = [name]
-        while (entry := valid.get(chain[-1])) is not None and entry.source.made_of is not None:
-            chain.append(entry.source.made_of)
-            if len(chain) > MOST_MADE or chain[-1] in chain[:-1]:
-                break
-        here = ("splits", name, "source", "split")
-        if len(chain) == 1:
+    """Follow each split that is made of another one, or of what models answered, to what comes from elsewhere."""
+    for name, split in study.entries("splits").items():
+        source, here = split.source, ("splits", name, "source")
+        if source.made_of is None or name in study.catalogue.brought:
             continue
-        if len(chain) == 2 and (unknown := study.catalogue.lacks("split", chain[1])):
-            yield here, unknown
-        elif chain[-1] in chain[:-1]:
-            yield here, f"the splits are made of each other in a circle: {' -> '.join(chain)}"
-        elif len(chain) > MOST_MADE:
-            yield here, f"at most {MOST_MADE - 1} splits are made of each other, not more: {' -> '.join(chain)}"
+        if unknown := study.catalogue.lacks("split", source.made_of):
+            yield (*here, "split"), unknown
+        yield from (((*here, *path), message) for path, message in _answers_read(study, name, split))
+        if way := study.chains.circle((name,)):
+            what = " -> ".join("/".join(part) for part in way if part[-1] not in study.catalogue.brought)
+            yield (*here, "split"), f"the splits are made of each other in a circle: {what}"
+            continue
+        chain = [one for one in study.chains.longest(name) if one not in study.catalogue.brought]
+        if len(chain) > MOST_MADE:
+            what = " -> ".join(chain[: MOST_MADE + 1])
+            yield (*here, "split"), f"at most {MOST_MADE - 1} splits are made of each other, not more: {what}"
+
+
+def _answers_read(study: CheckedStudy, name: str, split: Split) -> Iterator[Mistake]:
+    """Yield what is wrong with the models and judges whose answers and verdicts a split is made of."""
+    for read in split.source.reads(name):
+        if unknown := study.catalogue.lacks("model", read.model):
+            yield (read.key,), unknown
+            continue
+        if several := study.catalogue.swept.get(read.model):
+            yield (read.key,), f"`{read.model}` stands for several models; name one of them, such as `{several[0]}`"
+        model, asked = study.catalogue.valid["models"].get(read.model), study.catalogue.valid["splits"].get(read.split)
+        evaluated = read.model in study.models and read.split in study.splits
+        if model is not None and not model.asks_engine and not evaluated:
+            why = f"the answers of `{read.model}` are recorded"
+            if read.split in study.catalogue.brought:
+                yield (read.key,), f"{why}, and it cannot be asked anything; name a model of an engine"
+            else:
+                yield (read.key,), f"{why}: list it in the study's `models`, and `{read.split}` in its `splits`"
+        elif model is not None and model.sampling is not None and asked is not None and (asked.source.asked or 1) > 1:
+            for parameter, said in model.sampling.greedy_by:
+                message = f"{said} of `{read.model}` gives the same answer every time, so that one sample is all"
+                yield ("samples",), f"{message} (`{parameter}`)"
+        if read.judge is not None and read.judge not in study.names("judges"):
+            message = f"`{read.judge}` is not one of the study's `judges`{nearest(read.judge, study.names('judges'))}"
+            yield ("judge",), message
+            continue
+        judge = study.judges.get(read.judge or "")
+        if judge is not None and model is not None and not judge.reads_model(model):
+            yield ("judge",), f"`{read.judge}` does not judge the answers of `{read.model}`"
 
 
 def _labels(study: CheckedStudy) -> Iterator[Mistake]:
@@ -177,7 +206,7 @@ def _rendered_elsewhere(study: CheckedStudy, name: str, model: Model, engine: En
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
     yield from _without_tokens(name, model, engine)
-    for table in study.settings.tables:
+    for table in study.settings.tables if name in study.models else ():
         for lacks in sorted(set(TABLES.get(table).engine_needs) - engine.able()):
             message = f"needs {lacks.replace('_', '-')}, which an engine of kind `{engine.kind}` does not give"
             yield ("tables",), f"`{table}` {message} (model `{name}`)"

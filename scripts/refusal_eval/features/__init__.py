@@ -9,7 +9,8 @@ import importlib
 FEATURES = (
     *("judge_cards", "judge_pairs", "rates", "who_refused", "comparisons", "tradeoff", "variation", "corrected"),
     *("over_refusals", "targets", "battles", "labelling", "published", "lora", "steering", "choices", "separation"),
-    *("hosted", "browser", "recorded_logs", "exports", "occluded", "transforms", "refusal_tokens"),
+    *("hosted", "browser", "recorded_logs", "exports"),
+    *("occluded", "judged", "transforms", "refusal_tokens"),
 )
 
 

@@ -140,12 +140,12 @@ def _judge_requests(study: Study) -> list[Names]:
 
 
 def _answers(study: Study) -> list[Names]:
-    beyond = [(cell.model, cell.split) for cell in study.captured_cells if cell.judge is None]
+    beyond = [(cell.model, cell.split) for cell in study.further_cells if cell.judge is None]
     return [*itertools.product(study.models, study.splits), *beyond]
 
 
 def _verdicts(study: Study) -> list[Names]:
-    beyond = [(cell.judge, cell.model, cell.split) for cell in study.captured_cells if cell.judge]
+    beyond = [(cell.judge, cell.model, cell.split) for cell in study.further_cells if cell.judge]
     return [*all_cells(study), *beyond, *((judge, GOLD, gold) for judge, gold in _judges_on_gold(study))]
 
 

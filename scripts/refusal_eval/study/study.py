@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.activation_use import Capture, activation_uses
+from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.change import Change, changes_of, source_fields
 from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
@@ -18,6 +19,7 @@ from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
 from refusal_eval.config.paper_format import PaperFormat, format_of
 from refusal_eval.config.protocol import Protocol
+from refusal_eval.config.row_chains import RowChains
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
@@ -25,7 +27,10 @@ from refusal_eval.study.batches import GOLD, Cell, ModelFamily
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
-AFTER_OTHERS = "_after"  # ends the name of a batch whose requests wait for verdicts; no entry has such a name
+# Ends of the names of batches, which no entry has: of those whose requests wait for verdicts, and of those whose
+# prompts are made of answers, by how often answers are waited for.
+AFTER_OTHERS = "_after"
+LEVEL = "_level{}"
 NOUNS = ("model", "split", "judge", "gold")
 
 
@@ -36,6 +41,7 @@ class Study:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
         models, splits, judges, gold: the entries that it lists by name, in its order.
+        every_model: these models, and those whose answers only make prompts.
         engines: the engines that these ask.
         paths: where its files lie.
 
@@ -49,6 +55,7 @@ class Study:
         self.settings: StudyConfig = StudyConfig.model_validate(values)
         self.lock: str | None = self.config.get("lock")
         self.models: dict[str, Model] = {name: self.settings.model_entries[name] for name in self.settings.models}
+        self.every_model: dict[str, Model] = self.models | self.settings.model_entries
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
@@ -158,8 +165,8 @@ class Study:
         return [capture for use in activation_uses() for capture in use.captures(self)]
 
     @cached_property
-    def captured_cells(self) -> list[Cell]:
-        """Cells outside `splits` whose answers or verdicts are needed only for activations, or to teach a judge."""
+    def further_cells(self) -> list[Cell]:
+        """Cells that it does not evaluate, and whose answers or verdicts activations, a judge or prompts need."""
         found = dict[Cell, None]()
         for capture in self.captures:
             for side in capture.parts:
@@ -179,7 +186,34 @@ class Study:
             for model in (model for reader, model in self.read_pairs if reader == judge):
                 found[Cell(model, read.split)] = None
                 found[Cell(model, read.split, read.judge)] = None
+        for split in self.settings.split_entries:
+            for *judges, model, of in self.chains.cells(split):
+                evaluated = model in self.models and of in self.splits
+                if not evaluated or not {(judge, model) for judge in judges} <= set(self.read_pairs):
+                    found[Cell(model, of, *judges)] = None
         return list(found)
+
+    @cached_property
+    def chains(self) -> RowChains:
+        """What its splits are made of."""
+        judges = {**self.view.seconds, **self.judges}
+        return RowChains(self.settings.split_entries, self.every_model, judges, self.view.read_by, self._sides_behind)
+
+    def _sides_behind(self, model: str) -> Iterator[tuple[str, list[Side]]]:
+        """Yield what the changes of a model are made from: a model, and its groups of prompts."""
+        entry = self.every_model[model]
+        made = [thing for change in changes_of(entry) for thing in change.made_from(getattr(entry, change.name))]
+        yield from ((one.model, one.parts) for one in self.captures if (one.use, one.name) in made)
+
+    def level(self, cell: Cell) -> int:
+        """Return how often answers are waited for before a cell's requests can be made; 0 where no prompts need any."""
+        if cell.model == GOLD:
+            return 0
+        return self.chains.level(tuple(filter(None, (cell.judge, cell.model, cell.split))))
+
+    def samples_of(self, split: str) -> int:
+        """Return how many answers each prompt of a split gets."""
+        return self.settings.split_entries[split].source.asked or self.settings.samples
 
     def _taught_by(self, judge: str) -> Any:
         """Return the refusals of the models that decide what a judge's engine is asked, None for most."""
@@ -190,8 +224,9 @@ class Study:
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
-        cells += [cell for cell in self.captured_cells if cell.judge is None]
-        asked = [(self.models[cell.model].engine_name, cell) for cell in cells]
+        further = (cell for cell in self.further_cells if cell.judge is None)
+        cells += [cell for cell in further if self.every_model[cell.model].asks_engine]
+        asked = [(self.every_model[cell.model].engine_name, cell) for cell in cells]
         for family, of in self.families.items():
             asked += [(self.models[of.models[0]].engine_name, Cell(family, split)) for split in self.splits]
         return self._batches(asked)
@@ -202,7 +237,7 @@ class Study:
         asked = self.engine_judges
         cells = [cell for cell in self.cells if cell.judge in asked]
         cells += [Cell(GOLD, name, judge) for judge, name in itertools.product(asked, self.gold)]
-        cells += [cell for cell in self.captured_cells if cell.judge in asked]
+        cells += [cell for cell in self.further_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
@@ -217,7 +252,9 @@ class Study:
             # and so are the tokens that a judge takes from the refusals that another one reads.
             reads = cell.judge is not None and (self.judges[cell.judge].reads() or self._taught_by(cell.judge))
             after = AFTER_OTHERS if reads else None
-            batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
+            # One load for all of an engine's cells would wait for answers that it has to give itself.
+            level = LEVEL.format(self.level(cell)) if self.level(cell) else None
+            batches.setdefault("/".join(filter(None, (mode, engine, *parts, level, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
     @cached_property
@@ -252,7 +289,9 @@ class Study:
     @cached_property
     def with_own_loads(self) -> set[str]:
         """The models that share no engine load with others, because of how they are changed."""
-        return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
+        return {
+            name for name, model in self.every_model.items() if any(change.own_load for change in changes_of(model))
+        }
 
     @cached_property
     def families(self) -> dict[str, ModelFamily]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.feature_keys import SPLIT_KEYS
-from refusal_eval.config.kinds import ROW_READERS
+from refusal_eval.config.kinds import ROW_READERS, ROW_SOURCES
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.files import shown_path
 from refusal_eval.study.row_sources import row_source
@@ -36,12 +36,34 @@ def rows_file(study: Study, source: RowSource, root: Path) -> str:
     return source.local_path(shown_path(root / "config" / "prompts"))
 
 
+def answer_files(study: Study, split: str) -> list[str]:
+    """Return the files with the answers, and the verdicts on them, that the rows of a split are made of."""
+    return [
+        study.paths.of("answers", model=read.model, split=read.split)
+        if read.judge is None
+        else study.paths.of("verdicts", judge=read.judge, model=read.model, split=read.split)
+        for read in study.entries("split")[split].source.reads(split)
+    ]
+
+
+def making_modules(study: Study, split: str) -> list[Path]:
+    """Return the module of a source that makes the rows of a split of answers, for `code_version`."""
+    source = study.entries("split")[split].source
+    return [ROW_SOURCES.module(source.kind)] if source.asked or source.reads(split) else []
+
+
 def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
     """Return the keys of a split that decide its prompts; its label, its expectation and which turns count do not."""
     entry = study.config["split_entries"][split]
     # A split that is made of another one's prompts has as many as these make: the other one is cut.
     most = None if study.entries("split")[split].source.made_of else study.config["prompts_per_split"]
     reading = {**_reading(study, entry, root), "samples": [entry["sample"], most]}
+    source = study.entries("split")[split].source
+    if files := source.files():
+        reading["files_sha256"] = [content_hash(path) for path in files]
+    # Answers of another model, or of the same one to other prompts, may be older than the output.
+    if read := source.reads(split):
+        reading["read"] = [list(one.part) for one in read]
     if entry.get("dialogue"):
         reading["mode"] = entry["dialogue"]["mode"]
     if entry.get("where"):

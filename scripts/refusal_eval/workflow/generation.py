@@ -28,7 +28,7 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
         # The identity file of another engine may be older than the requests, and keys hold the engine's id.
         "engine": entry["engine"],
         "sampling": study.engines[entry["engine"]].sent_sampling(entry["sampling"]),
-        "samples": study.config["samples"],
+        "samples": study.samples_of(split),
         "seed": study.config["seed"],
     }
     if study.protocol.name != DEFAULT:
@@ -56,16 +56,16 @@ def _whole(study: Study, model: str) -> dict[str, Any]:
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
     """Return a file of a cell's recorded answers; those that came in rows are in the file of prompts."""
-    if study.models[model].recorded == IN_ROWS:
+    if study.every_model[model].recorded == IN_ROWS:
         return study.paths.of("prompts", split=split)
-    return str(split_folder(str(study.models[model].recorded), split) / name)
+    return str(split_folder(str(study.every_model[model].recorded), split) / name)
 
 
 def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return what decides how a cell's recorded answers are read."""
     reasoning = study.config["model_entries"][model]["reasoning"]
     how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _whole(study, model)
-    if study.models[model].recorded == IN_ROWS:
+    if study.every_model[model].recorded == IN_ROWS:
         return how | {IN_ROWS: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
 
@@ -86,7 +86,7 @@ def logged_labels(study: Study, judge: str, model: str, split: str) -> dict[str,
 
 def logged_files(study: Study, model: str) -> list[str]:
     """Return the files that a model's answers are read from."""
-    named = study.models[model].recorded_file
+    named = study.every_model[model].recorded_file
     assert named is not None
     try:
         return [str(path) for path in files_of(Path(named.file))]
@@ -109,7 +109,7 @@ def labelled_cells(study: Study) -> list[tuple[str, str]]:
 
 def names_of_answering(study: Study, model: str) -> list[str]:
     """Return the names that gold may have for a model."""
-    file = study.models[model].recorded_file
+    file = study.every_model[model].recorded_file
     names = [model, study.label("model", model), *([file.model] if file is not None and file.model else [])]
     return list(dict.fromkeys(names))
 
@@ -128,27 +128,27 @@ def changed_prompts(study: Study, model: str, split: str) -> list[str]:
     """Return the file with the prompts of a cell that a change of the model made, as a list; nothing without one."""
     return [
         change.asked_prompts(study.paths, model, split)
-        for change in (changes_of(study.models[model]) if model in study.models else ())
+        for change in (changes_of(study.every_model[model]) if model in study.every_model else ())
         if change.of_prompts
     ]
 
 
 def identity_files(study: Study, model: str) -> dict[str, list[str]]:
     """Return the identity file of each change of a model, by the change's name; of others none."""
-    asked = {change.name for change in changes_of(study.models[model])}
+    asked = {change.name for change in changes_of(study.every_model[model])}
     return {one.name: one.identity_files(study.paths, model) if one.name in asked else [] for one in changes()}
 
 
 def identity_files_of_all(study: Study) -> dict[str, list[str]]:
     """Return the identity files of the changes of all models, by the change's name."""
-    each = [identity_files(study, model) for model in sorted(study.models)]
+    each = [identity_files(study, model) for model in sorted(study.every_model)]
     return {name: [file for files in each for file in files[name]] for name in CHANGES.names()}
 
 
 def loaded_files(study: Study, batch: str) -> dict[str, list[str]]:
     """Return the files of the changes of a batch's models that its load is given, by the change's name."""
     models = sorted({cell.model for cell in study.generation_batches[batch]} - set(study.families))
-    asked = [(change, model) for model in models for change in changes_of(study.models[model])]
+    asked = [(change, model) for model in models for change in changes_of(study.every_model[model])]
     return {
         name: [f for change, model in asked if change.name == name for f in change.loaded_files(study.paths, model)]
         for name in CHANGES.names()
@@ -161,7 +161,7 @@ def changing_modules(study: Study, *models: str, code: str = "") -> list[Path]:
     Args:
         code: the attribute of `Change` that names more of it: `load_code` or `words_code`.
     """
-    asked = {change.name: change for model in models for change in changes_of(study.models[model])}
+    asked = {change.name: change for model in models for change in changes_of(study.every_model[model])}
     more = filter(None, (getattr(change, code, "") for change in asked.values()))
     modules = [importlib.import_module(place.partition(":")[0]) for place in more]
     return [*map(CHANGES.module, asked), *(Path(str(module.__file__)) for module in modules)]

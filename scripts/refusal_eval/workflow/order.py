@@ -47,7 +47,7 @@ def _rows(study: Study, cell: Cell) -> int:
     split = study.settings.split_entries[cell.split]
     rows = split.expected_kept or split.expected_rows or ASSUMED_ROWS
     sizes = [sample.size for sample in (split.sample, study.settings.prompts_per_split) if sample]
-    return min([rows, *sizes]) * study.settings.samples
+    return min([rows, *sizes]) * study.samples_of(cell.split)
 
 
 def _effort(study: Study, batch: str) -> float:

@@ -10,7 +10,7 @@ from refusal_eval.weights.fingerprint import states_of
 
 def adapter_files(study: Study, model: str) -> list[str]:
     """Return what must be there before a model's adapter can be identified: a manifest, or its two files."""
-    source = LoraKeys.of(study.models[model]).lora
+    source = LoraKeys.of(study.every_model[model]).lora
     assert source is not None
     if not source.fetched:
         return [f"{source.model_dump()['path']}/{name}" for name in FILES]
@@ -22,7 +22,7 @@ def identified_adapter(study: Study, model: str) -> dict[str, Any]:
 
     Snakemake looks for newer inputs only, and not for files that were replaced by older ones.
     """
-    source = LoraKeys.of(study.models[model]).lora
+    source = LoraKeys.of(study.every_model[model]).lora
     assert source is not None
     written = source.model_dump(mode="json")
     if source.fetched:

@@ -6,7 +6,7 @@ from refusal_eval.study.study import Study
 
 
 def _adapted(study: Study) -> list[Names]:
-    return [(name,) for name, model in study.models.items() if LoraKeys.of(model).lora]
+    return [(name,) for name, model in study.every_model.items() if LoraKeys.of(model).lora]
 
 
 FETCHED_ADAPTERS = File(

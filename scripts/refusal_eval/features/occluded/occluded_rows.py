@@ -61,7 +61,7 @@ class OccludedRows(RowSource):
     def rows_of_each(self, tokens: float) -> float:
         return max(1.0, tokens / _TOKENS[self.unit])
 
-    def own_rows(self, path: str) -> list[dict[str, Any]]:
+    def own_rows(self, path: str, *read: str) -> list[dict[str, Any]]:
         """Return a row for each unit of each prompt in a file of prompts.
 
         Raises:

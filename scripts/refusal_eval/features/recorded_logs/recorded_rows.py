@@ -34,7 +34,7 @@ class RecordedRows(AtPath, RowSource):
     def local_path(self, bundled: str) -> str:
         return self.path
 
-    def own_rows(self, path: str) -> list[dict[str, Any]]:
+    def own_rows(self, path: str, *read: str) -> list[dict[str, Any]]:
         columns = {field: [names] if isinstance(names, str) else names for field, names in self.columns.items()}
         rows = reader_of(Path(path), self.reader).read(Path(path), columns).rows
         kept = ("category", "cluster", "prompt_id")

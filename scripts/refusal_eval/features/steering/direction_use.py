@@ -36,7 +36,7 @@ class DirectionUse(ActivationUse):
     def layers_named(self, study: Study, model: str) -> Iterable[int]:
         """Return the layers of interventions along directions of the model."""
         directions = study.listed("directions")
-        for entry in study.models.values():
+        for entry in study.every_model.values():
             asked = intervention_of(entry)
             if asked is not None and any(directions[name].model == model for name in asked.directions):
                 yield from asked.layers if isinstance(asked.layers, list) else ()

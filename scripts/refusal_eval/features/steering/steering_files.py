@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def steered_models(study: Study) -> list[str]:
     """Return the models with an intervention."""
-    return [name for name, model in study.models.items() if intervention_of(model) is not None]
+    return [name for name, model in study.every_model.items() if intervention_of(model) is not None]
 
 
 DIRECTIONS = File(

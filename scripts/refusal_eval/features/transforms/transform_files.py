@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def transforms_of(study: Study) -> dict[str, Transform]:
-    """Return the transforms of a study's models, by model."""
-    found = {name: TransformKeys.of(model).transform for name, model in study.models.items()}
+    """Return the transforms of a study's models, by model; also of those whose answers only make prompts."""
+    found = {name: TransformKeys.of(model).transform for name, model in study.every_model.items()}
     return {name: transform for name, transform in found.items() if transform is not None}
 
 

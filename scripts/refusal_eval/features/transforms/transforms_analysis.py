@@ -15,7 +15,8 @@ class TransformsAnalysis(Analysis):
     methods_words = staticmethod(methods_words)
 
     def _cells(self) -> list[list[str]]:
-        models = [name for name in sorted(transforms_of(self.study)) if not self.study.models[name].recorded]
+        models = [name for name in sorted(transforms_of(self.study)) if name in self.study.models]
+        models = [name for name in models if not self.study.models[name].recorded]
         return [[model, split] for model in models for split in sorted(self.study.splits)]
 
     def wanted(self) -> bool:

@@ -24,7 +24,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
     `origin` the licence of its source, if different. `gated` says whether access must be requested (None: unknown),
     `page` where to request it or read the terms, and `here` whether it was already fetched.
     """
-    engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.engine_judges}
+    engines: dict[str, Mapping[str, Any]] = {"models": study.every_model, "judges": study.engine_judges}
     for section, entries in engines.items():
         for name, entry in entries.items():
             if not getattr(entry, "engine", None) or not getattr(entry, "asks_engine", True):

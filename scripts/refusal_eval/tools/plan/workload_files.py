@@ -27,7 +27,7 @@ from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
 from refusal_eval.workflow.activations_stage import uses
-from refusal_eval.workflow.data_stage import rows_file
+from refusal_eval.workflow.data_stage import answer_files, rows_file
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,8 @@ def current_files(study: Study, study_file: Path, root: Path) -> StudyNow:
         return StudyNow()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
-        first = min((results / file_of("requests").folder).rglob("*.jsonl"), default=results)
+        evaluated = (study.paths.of("requests", model=m, split=s) for m in study.asked_models for s in study.splits)
+        first = min((Path(path) for path in evaluated if Path(path).is_file()), default=results)
         samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
@@ -80,18 +81,18 @@ def current_files(study: Study, study_file: Path, root: Path) -> StudyNow:
 
 def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
-    samples = study.settings.samples
     judges = study.engine_judges
-    further = set(study.captured_cells)  # beyond the study's splits
+    further = set(study.further_cells)  # beyond what the study evaluates
     splits = [*study.splits, *sorted({cell.split for cell in further})]
     texts = {split: _texts(study, "split", split, root, current) for split in splits}
     entries = study.settings.split_entries
     work: dict[Cell, CellWork] = {}
-    for name, model in study.models.items():
+    for name, model in study.every_model.items():
         most = int(model.longest or UNKNOWN_LONGEST)
         mean, judged = answer_tokens(most, model.reasoning is not None), answer_tokens(most)
         for split, own in texts.items():
-            if split not in study.splits and Cell(name, split) not in further:
+            evaluated, samples = name in study.models and split in study.splits, study.samples_of(split)
+            if not evaluated and Cell(name, split) not in further:
                 continue
             turns = own.turns or 1.0
             requests = round(own.count * samples * turns) if model.asks_engine else 0
@@ -105,7 +106,7 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             scored = entries[split].scored_turns or "last"
             answers = own.count * samples * {"all": own.turns, "last": 1.0, "after_first": own.turns - 1}[scored]
             for judge, entry in judges.items():
-                own_cell = split in study.splits and (judge, name) in study.read_pairs
+                own_cell = evaluated and (judge, name) in study.read_pairs
                 if own_cell or Cell(name, split, judge) in further:
                     work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
     for family, split in itertools.product(study.families, study.splits):
@@ -143,13 +144,14 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
 
     Of files that cannot be used the log warns.
     """
-    work, samples = dict(whole), study.settings.samples
+    work = dict(whole)
     for cell, estimate in whole.items():
+        samples = study.settings.samples if cell.model == GOLD else study.samples_of(cell.split)
         file, of_answers = Path(study.request_file(cell)), cell.judge is not None and cell.model != GOLD
-        asked = cell.judge is not None or cell.model in study.families or study.models[cell.model].asks_engine
+        asked = cell.judge is not None or cell.model in study.families or study.every_model[cell.model].asks_engine
         if not file.is_file() or not asked:
             continue
-        if str(file) not in current.files or (of_answers and current.samples != samples):
+        if str(file) not in current.files or (of_answers and current.samples != study.settings.samples):
             work[cell] = dataclasses.replace(estimate, outdated=True)
         # Answers that are still to come will be judged, and no file knows of them yet.
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
@@ -224,7 +226,7 @@ def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) ->
         return _read_texts(read_jsonl(made))
     entry, source = study.config[f"{noun}_entries"][name], study.entries(noun)[name].source
     if source.made_of is not None:
-        return _made_texts(study, entry, source, root, current)
+        return _made_texts(study, name, root, current)
     rows, known = _rows(entry, rows_file(study, source, root))
     tokens, turns = ASSUMED_PROMPT_TOKENS, 0.0
     if entry.get("dialogue"):
@@ -238,16 +240,19 @@ def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) ->
     return Texts(min([rows, *(sizes if noun == "split" else [])]), tokens, turns, known)
 
 
-def _made_texts(study: Study, entry: Mapping[str, Any], source: Any, root: Path, current: StudyNow) -> Texts:
+def _made_texts(study: Study, split: str, root: Path, current: StudyNow) -> Texts:
     """Return the prompts that are made of those of another split: counted where these are here, else estimated."""
+    entry, source = study.config["split_entries"][split], study.entries("split")[split].source
+    read = answer_files(study, split)
     parents = Path(study.paths.of("prompts", split=source.made_of))
     of = _texts(study, "split", source.made_of, root, current)
     rows, known = round(of.count * source.rows_of_each(of.tokens / max(of.turns, 1.0))), ASSUMED
     if entry["expected_kept"] or entry["expected_rows"]:
         rows, known = _rows(entry, "")
-    elif str(parents) in current.files:
+    elif {str(parents), *read} <= set(current.files):
         with contextlib.suppress(UserError):
-            rows, known = len(kept_rows(source.own_rows(str(parents)), entry.get("where"), None, "")[0]), of.known
+            made = source.own_rows(str(parents), *read)
+            rows, known = len(kept_rows(made, entry.get("where"), None, "")[0]), of.known
     size = entry["sample"]["size"] if entry.get("sample") else rows
     return Texts(min(rows, size), of.tokens, of.turns, known)
 
