@@ -13,11 +13,12 @@ from engine_entries import engine_of
 from safetensors.numpy import save_file
 
 from refusal_eval.activations import capture
-from refusal_eval.activations.capture import loaded_size
 from refusal_eval.activations.capture_program import load_model, refuse_made_up
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
+from refusal_eval.engines import engine_program
+from refusal_eval.engines.engine_program import check_memory, loaded_size, run_program
 from refusal_eval.engines.load_plan import LoadPlan
 
 
@@ -64,10 +65,10 @@ def test_the_size_of_weights_is_that_of_the_format_they_are_loaded_in(tmp_path):
 
 def test_a_model_that_does_not_fit_the_memory_is_refused_before_it_is_loaded(tmp_path, monkeypatch):
     save_file({"a": np.zeros((1000, 256), np.float32)}, tmp_path / "model.safetensors")
-    monkeypatch.setattr(capture, "main_memory", lambda: (2**30, 1_000_000))
-    capture._check_memory(str(tmp_path), "bfloat16")  # 512 kB
+    monkeypatch.setattr(engine_program, "main_memory", lambda: (2**30, 1_000_000))
+    check_memory([(str(tmp_path), "bfloat16")])  # 512 kB
     with pytest.raises(UserError, match=r"too little memory: the model takes 0\.0 GiB in float32"):
-        capture._check_memory(str(tmp_path), "float32")
+        check_memory([(str(tmp_path), "float32")])
 
 
 def test_weights_in_bfloat16_which_numpy_lacks_are_counted_too(tmp_path):
@@ -103,7 +104,7 @@ def run(tmp_path):
         plan = LoadPlan(engine, "engine", str(tmp_path), None, str(program), "cpu", "seeded", 1, 0.0, "store")
         log = tmp_path / "capture.log"
         with pytest.raises(UserError) as stopped:
-            capture._run(job, dataclasses.replace(plan, limit=limit), log)
+            run_program(capture.PROGRAM, job, dataclasses.replace(plan, limit=limit), log, [(str(tmp_path), "float32")])
         return str(stopped.value)
 
     return run
