@@ -13,6 +13,7 @@ from refusal_eval.features.controlled.search_items import (
     search_items,
     search_settings,
 )
+from refusal_eval.weights.engine_file import quantization_of
 
 
 def main(
@@ -36,6 +37,14 @@ def main(
             rendered.
     """
     source = search["source"]
+    for engine in engines.values():
+        if quantization_of(engine["folder"]):
+            raise UserError(f"{engine['folder']}: the weights are quantized, and no gradient is known through them")
+        if engine["identity"].get("long_rope"):
+            raise UserError(
+                f"engine {engine['engine']}: above the model's original length vLLM computes with the LongRoPE factors "
+                "of long texts, and the search does not; lower `max_model_len` to `original_max_position_embeddings`"
+            )
     renderers = {
         role: Renderer.from_params(engine["tokenizer_folder"], search["rendering"][role])
         for role, engine in engines.items()
@@ -43,8 +52,8 @@ def main(
     by, target = renderers["by"], renderers["target"]
     if not same_tokenizer(by, target):
         raise UserError(
-            f"models `{source['by']}` and `{source['target']}` have other tokenizers: their tokens are compared one by "
-            "one. Name models of one family, or one model as both"
+            f"models `{source['by']}` and `{source['target']}` have different tokenizers, and the tokens of one are "
+            "compared with those of the other; take one family"
         )
     read = source["refusals"]
     refusals = refused_texts(read_jsonl(answers_path), read_jsonl(verdicts_path), target, read["tokens"])
