@@ -34,4 +34,4 @@ def main(file: Mapping[str, Any], store_dir: str, output: str) -> None:
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(read_json(snakemake.input.items), snakemake.config["store_dir"], snakemake.output[0])
+    main(read_json(snakemake.input.search), snakemake.config["store_dir"], snakemake.output[0])

@@ -58,7 +58,7 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     limit = time_limit(snakemake.config["time_limit"], snakemake.resources.get("runtime"), job_end(os.environ), started)
     main(
-        file=read_json(snakemake.input.items),
+        file=read_json(snakemake.input.search),
         load=snakemake.wildcards.load,
         plans={
             role: LoadPlan.of_study(

@@ -25,7 +25,7 @@ def wanted_refusals(noun):
 
 def search_gpus(wildcards, input):
     """Return the GPUs of a search; none when the store already has what it looks for."""
-    return controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.items)
+    return controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.search)
 
 
 def search_threads(wildcards):
@@ -68,7 +68,7 @@ rule search_items:
 rule search_prompts:
     """Write the texts that the store lacks, token by token, in the engine environment."""
     input:
-        items=f"{RESULTS}/controlled/{{split}}/items.json",
+        search=f"{RESULTS}/controlled/{{split}}/items.json",
         by=lambda wildcards: controlled_stage.engine_file(study, wildcards.split, "by"),
         target=lambda wildcards: controlled_stage.engine_file(study, wildcards.split, "target"),
         by_weights=lambda wildcards: controlled_stage.weights_of(study, wildcards.split, "by"),
@@ -110,7 +110,7 @@ rule search_prompts:
 rule found_prompts:
     """Collect what was found for one split, a row for each text that was searched for."""
     input:
-        items=f"{RESULTS}/controlled/{{split}}/items.json",
+        search=f"{RESULTS}/controlled/{{split}}/items.json",
         receipts=lambda wildcards: controlled_stage.receipts(study, wildcards.split),
     output:
         f"{RESULTS}/controlled/{{split}}/rows.jsonl",

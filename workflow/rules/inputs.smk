@@ -14,7 +14,9 @@ from refusal_eval.workflow.cluster import about_jobs, jobs_of_earlier_runs
 def rows_of(entries):
     """Return an input function: the file with the rows of the split or gold that a job is about."""
     noun = entries.removesuffix("_entries")
-    return lambda wildcards: data_stage.rows_file(study, study.entries(noun)[wildcards[noun]].source, ROOT)
+    return lambda wildcards: data_stage.rows_file(
+        study, study.entries(noun)[wildcards[noun]].source, ROOT, wildcards[noun]
+    )
 
 
 def answers_made_of(wildcards):

@@ -213,6 +213,7 @@ class CheckedStudy:
                     splits += change.splits_read(getattr(model, change.name))
             for name, split in self.entries("splits").items():
                 splits += [split.source.made_of] if split.source.made_of is not None else []
+                models += split.source.loads()
                 for read in split.source.reads(name):
                     splits.append(read.split)
                     models.append(read.model)

@@ -190,6 +190,7 @@ class AnswersRead(NamedTuple):
     split: str
     judge: str | None = None
     key: str = "model"  # of the source, which names the model
+    judge_key: tuple[str, ...] = ("judge",)  # of the source, which names the judge
 
     @property
     def part(self) -> tuple[str, ...]:
@@ -203,12 +204,16 @@ class RowSource(Source):
     Attributes:
         later: fields that came when there were copies in caches; without a value they are in no id and no param.
         keeps_ids: its rows are prompts of another split, and keep their ids, which are in the column `id`.
+        made_of_key: the key that names the split which it is `made_of`.
+        made_in: the noun of the file of a split with its rows, where rules of its own make these.
     """
 
     role: ClassVar[str] = "Data set"
     reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
     keeps_ids: ClassVar[bool] = False
+    made_of_key: ClassVar[str] = "split"
+    made_in: ClassVar[str | None] = None
 
     @property
     def made_of(self) -> str | None:
@@ -226,6 +231,10 @@ class RowSource(Source):
         Args:
             split: the split whose source it is.
         """
+        return []
+
+    def loads(self) -> list[str]:
+        """Return the models that make its rows, besides those whose answers it reads; the study need not have them."""
         return []
 
     def brings(self, split: str) -> dict[str, dict[str, Any]]:

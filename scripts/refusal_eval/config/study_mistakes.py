@@ -85,16 +85,19 @@ def _made_splits(study: CheckedStudy) -> Iterator[Mistake]:
         if source.made_of is None or name in study.catalogue.brought:
             continue
         if unknown := study.catalogue.lacks("split", source.made_of):
-            yield (*here, "split"), unknown
+            yield (*here, source.made_of_key), unknown
         yield from (((*here, *path), message) for path, message in _answers_read(study, name, split))
         if way := study.chains.circle((name,)):
             what = " -> ".join("/".join(part) for part in way if part[-1] not in study.catalogue.brought)
-            yield (*here, "split"), f"the splits are made of each other in a circle: {what}"
+            yield (*here, source.made_of_key), f"the splits are made of each other in a circle: {what}"
             continue
         chain = [one for one in study.chains.longest(name) if one not in study.catalogue.brought]
         if len(chain) > MOST_MADE:
             what = " -> ".join(chain[: MOST_MADE + 1])
-            yield (*here, "split"), f"at most {MOST_MADE - 1} splits are made of each other, not more: {what}"
+            yield (
+                (*here, source.made_of_key),
+                f"at most {MOST_MADE - 1} splits are made of each other, not more: {what}",
+            )
 
 
 def _answers_read(study: CheckedStudy, name: str, split: Split) -> Iterator[Mistake]:
@@ -119,11 +122,11 @@ def _answers_read(study: CheckedStudy, name: str, split: Split) -> Iterator[Mist
                 yield ("samples",), f"{message} (`{parameter}`)"
         if read.judge is not None and read.judge not in study.names("judges"):
             message = f"`{read.judge}` is not one of the study's `judges`{nearest(read.judge, study.names('judges'))}"
-            yield ("judge",), message
+            yield read.judge_key, message
             continue
         judge = study.judges.get(read.judge or "")
         if judge is not None and model is not None and not judge.reads_model(model):
-            yield ("judge",), f"`{read.judge}` does not judge the answers of `{read.model}`"
+            yield read.judge_key, f"`{read.judge}` does not judge the answers of `{read.model}`"
 
 
 def _labels(study: CheckedStudy) -> Iterator[Mistake]:

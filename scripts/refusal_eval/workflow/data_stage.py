@@ -23,12 +23,15 @@ def fetched_rows(study: Study) -> list[str]:
     return [source.copy_file(study.paths.cache) for source in study.fetched("splits", "gold").values()]
 
 
-def rows_file(study: Study, source: RowSource, root: Path) -> str:
+def rows_file(study: Study, source: RowSource, root: Path, name: str = "") -> str:
     """Return the file with the rows of a source, or what they are made of: in the cache, or where it is kept.
 
     Args:
         root: the repository's folder.
+        name: the split, of a source whose rows are made by rules of its own.
     """
+    if source.made_in is not None:
+        return study.paths.of(source.made_in, split=name)
     if source.made_of is not None:
         return study.paths.of("prompts", split=source.made_of)
     if source.fetched:

@@ -25,6 +25,8 @@ def controlled_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         here = ("splits", name, "source")
         for key, message in _wrong_with_source(study, split.source):
             yield (*here, key), message
+        if unknown := study.catalogue.lacks("split", split.source.refusals.split):
+            yield (*here, "refusals", "split"), unknown
         parent = study.catalogue.valid["splits"].get(split.source.seeds)
         if parent is None:
             continue

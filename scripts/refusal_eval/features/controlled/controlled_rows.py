@@ -35,6 +35,7 @@ class ControlledRows(RowSource):
     `logp`, `refusal`, and what the other split keeps."""
 
     fetched: ClassVar[bool] = False
+    made_of_key: ClassVar[str] = "seeds"
     made_in: ClassVar[str | None] = "found_prompts"
 
     kind: Literal["controlled"]
@@ -96,11 +97,14 @@ class ControlledRows(RowSource):
         return self.seeds
 
     def reads(self, split: str) -> list[AnswersRead]:
-        read = self.refusals
+        read, judge_key = self.refusals, ("refusals", "judge")
         return [
-            AnswersRead(self.target, read.split, key="target"),
-            AnswersRead(self.target, read.split, read.judge, key="target"),
+            AnswersRead(self.target, read.split, None, "target", judge_key),
+            AnswersRead(self.target, read.split, read.judge, "target", judge_key),
         ]
+
+    def loads(self) -> list[str]:
+        return [self.by]
 
     @classmethod
     def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:

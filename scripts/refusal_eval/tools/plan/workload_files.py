@@ -244,14 +244,14 @@ def _made_texts(study: Study, split: str, root: Path, current: StudyNow) -> Text
     """Return the prompts that are made of those of another split: counted where these are here, else estimated."""
     entry, source = study.config["split_entries"][split], study.entries("split")[split].source
     read = answer_files(study, split)
-    parents = Path(study.paths.of("prompts", split=source.made_of))
+    made_from = rows_file(study, source, root, split)
     of = _texts(study, "split", source.made_of, root, current)
     rows, known = round(of.count * source.rows_of_each(of.tokens / max(of.turns, 1.0))), ASSUMED
     if entry["expected_kept"] or entry["expected_rows"]:
         rows, known = _rows(entry, "")
-    elif {str(parents), *read} <= set(current.files):
+    elif {made_from, *read} <= set(current.files):
         with contextlib.suppress(UserError):
-            made = source.own_rows(str(parents), *read)
+            made = source.own_rows(made_from, *read)
             rows, known = len(kept_rows(made, entry.get("where"), None, "")[0]), of.known
     size = entry["sample"]["size"] if entry.get("sample") else rows
     return Texts(min(rows, size), of.tokens, of.turns, known)

@@ -1,0 +1,135 @@
+"""Splits of kind `controlled` through the real DAG: what waits for what, what runs again, and what becomes of rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import Project, change_yaml, make_project
+
+from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.features.controlled.search_store import SearchStore
+
+pytestmark = pytest.mark.feature("controlled", "judged")
+ITEMS = "results/small/controlled/made/items.json"
+SOURCE: dict[str, Any] = {"kind": "controlled", "seeds": "one", "by": "third", "target": "plain", "samples": 2}
+SOURCE |= {"refusals": {"split": "two", "judge": "words"}, "steps": 6, "candidates": 8}
+
+
+def controlled_study(folder: Path, **changes: Any) -> Project:
+    """Write a study of prompts that `third` writes for `plain`; it evaluates neither, nor what they are made of."""
+    project = make_project(folder)
+    splits = {"made": {"source": SOURCE | changes, "expectation": "comply", "where": {"state": ["written", "cut"]}}}
+    change_yaml(
+        folder / "catalogue.yaml",
+        lambda data: data | {"datasets": data["datasets"] | {"mine": {"splits": splits}}},
+    )
+    project.study(models=["terse"], splits=["made"], judges=["words"], gold=[], samples=2)
+    return project
+
+
+def find_everything(project: Project) -> int:
+    """Put a made-up text for each item into the store, of all states in turn; return how many."""
+    file = read_json(project.results / "controlled" / "made" / "items.json")
+    store = SearchStore(project.store, file["target"])
+    keys = store.missing(item["key"] for item in file["items"])
+    states = {item["key"]: ("written", "cut", "same", "empty")[n % 4] for n, item in enumerate(file["items"])}
+    numbers = {"tokens": 4, "ce": 0.25, "seed_ce": 1.5, "logp": -2.0}
+    lines = [
+        {"key": key, "text": f"Text {key[:6]}?" if states[key] != "empty" else "", "state": states[key]} | numbers
+        for key in keys
+    ]
+    write_jsonl(store.folder / f"{len(store.lines)}.jsonl", lines)
+    return len(lines)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Run a study to its end: its answers and its texts are put into the store by hand."""
+    project = controlled_study(tmp_path_factory.mktemp("controlled"), shards=3)
+    project.snakemake("--", "results/small/requests/plain/two.jsonl")
+    project.answer_everything("requests")
+    project.snakemake("--", ITEMS)
+    assert find_everything(project) == 12
+    project.snakemake("--", "results/small/requests/terse/made.jsonl")
+    project.answer_everything("requests")
+    project.snakemake()
+    return project
+
+
+def test_rows_are_seeds_times_samples_whatever_became_of_them(made: Project) -> None:
+    rows = list(read_jsonl(made.results / "controlled" / "made" / "rows.jsonl"))
+    seeds = [prompt["id"] for prompt in read_jsonl(made.results / "prompts" / "one.jsonl")]
+    assert [(row["parent"], row["sample"]) for row in rows] == [(seed, n) for seed in seeds for n in "01"]
+    assert [row["state"] for row in rows].count("empty") == 3
+    prompts = list(read_jsonl(made.results / "prompts" / "made.jsonl"))
+    kept = [row for row in rows if row["state"] in ("written", "cut")]
+    assert [prompt["messages"] for prompt in prompts] == [row["messages"] for row in kept]
+    assert {prompt["source"]["parent"] for prompt in prompts} <= set(seeds)
+    assert prompts[0]["cluster"] == prompts[0]["source"]["parent"] and prompts[0]["source"]["kept"]["ce"] == "0.2500"
+
+
+def test_the_refusals_are_those_of_the_target_as_the_judge_reads_them(made: Project) -> None:
+    items = read_json(made.results / "controlled" / "made" / "items.json")["items"]
+    assert {item["refusal"] for item in items} == {"I cannot help wi"}  # 16 tokens, which are bytes here
+    assert items[0]["context"].startswith("<|im_start|>system\nThird.<|im_end|>") and "Third" not in items[0]["before"]
+
+
+def test_nothing_runs_again_in_a_finished_study(made: Project) -> None:
+    assert made.planned() == {}
+
+
+def test_another_weight_searches_again_and_more_samples_search_for_these_alone(made: Project, tmp_path: Path) -> None:
+    file = read_json(made.results / "controlled" / "made" / "items.json")
+    known = SearchStore(made.store, file["target"])
+    assert known.missing(item["key"] for item in file["items"]) == []
+    original = (made.folder / "catalogue.yaml").read_text()
+    try:
+        for change, new in (({"w2": 3.0}, 12), ({"samples": 3}, 6), ({"shards": 1}, 0)):
+            data = {"splits": {"made": {"source": SOURCE | {"shards": 3} | change, "expectation": "comply"}}}
+            change_yaml(
+                made.folder / "catalogue.yaml",
+                lambda known, data=data: known | {"datasets": known["datasets"] | {"mine": data}},
+            )
+            assert "search_prompts" in made.planned()
+            made.snakemake("--", ITEMS)
+            items = read_json(made.results / "controlled" / "made" / "items.json")["items"]
+            assert len(known.missing(item["key"] for item in items)) == new, change
+            (made.folder / "catalogue.yaml").write_text(original)
+    finally:
+        (made.folder / "catalogue.yaml").write_text(original)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"by": "fourth"}, "there is no model `fourth`"),
+        ({"target": "prefilled"}, "`prefilled` has a `prefill`, which the search does not know"),
+        ({"by": "other"}, "`other` and `plain` have different tokenizers, and the tokens of one are compared"),
+        ({"seeds": "nowhere"}, "nowhere"),
+        ({"refusals": {"split": "two", "judge": "label"}}, "`label` is not one of the study's `judges`"),
+        ({"refusals": {"split": "tow", "judge": "words"}}, "there is no split `tow`"),
+        ({"instruction": "Say it again."}, "must have {prompt} in it"),
+        ({"seeds": "made"}, "the splits are made of each other in a circle"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    from tokenizer_folders import byte_tokenizer
+
+    project = controlled_study(tmp_path, **change)
+    other = byte_tokenizer(tmp_path / "other", special=["<extra>"])
+    (other / "config.json").write_text(json.dumps({"eos_token_id": 258}))
+    (other / "model.safetensors").write_bytes((tmp_path / "model" / "model.safetensors").read_bytes())
+    engines = {"engines": {"other": {"weights": {"kind": "folder", "path": "other"}, "max_model_len": 4096}}}
+    models = {
+        "other": {"engine": "other", "sampling": {"max_tokens": 30}},
+        "prefilled": {"engine": "tiny", "sampling": {"max_tokens": 30}, "prefill": "No"},
+    }
+    engines["engines"]["other"] |= {"device": "cpu", "memory_share": 0.1}
+    change_yaml(
+        tmp_path / "catalogue.yaml",
+        lambda data: data | {"engines": data["engines"] | engines["engines"], "models": data["models"] | models},
+    )
+    run = project.snakemake("-n", check=False)
+    said = " ".join((run.stdout + run.stderr).split())
+    assert run.returncode != 0 and message in said, said[-2000:]
