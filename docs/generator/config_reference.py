@@ -137,6 +137,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Prompts with a word left out": "occluded.occluded_rows:OccludedRows",
                 "Prompts chosen by a judge": "judged.judged_rows:JudgedRows",
                 "Which prompts are kept": "judged.judged_rows:Kept",
+                "Prompts that a model refuses": "controlled.controlled_rows:ControlledRows",
+                "Refusals that are wanted": "controlled.controlled_rows:Refusals",
             }
         ),
     },

@@ -98,6 +98,8 @@ datasets:
       left-out-rows: {source: {kind: occluded, split: kept-rows}, columns: {keep: [label]}}
       refused-rows:
         source: {kind: judged, split: kept-rows, model: plain, judge: words, keep: {label: refusal, at_least: 0.5}}
+      controlled-rows:
+        source: {kind: controlled, seeds: kept-rows, by: plain, target: plain, refusals: {split: kept-rows, judge: words}}
       reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
@@ -158,6 +160,8 @@ if "occluded" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["left-out-rows"]
 if "judged" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["refused-rows"]
+if "controlled" not in FEATURES:
+    del CATALOGUE["datasets"]["made"]["splits"]["controlled-rows"]
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",
