@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
-OWN_PROCESS = (
-    "execute.py",
-    "capture_activations.py",
-    "search_prompts.py",
-)  # they start engines, and tests end them in all ways
+# They start engines, and tests end them in all ways.
+OWN_PROCESS = ("execute.py", "capture_activations.py", "search_prompts.py")
 MOST = 1 << 20  # bytes of a job's environment
 # As Snakemake sets them for a job; linear algebra reads them when it is loaded.
 THREADS = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -13,6 +13,7 @@ from project import ROOT
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+pytestmark = pytest.mark.feature("controlled")
 PROGRAM = ROOT / "scripts" / "refusal_eval" / "features" / "controlled" / "controlled_program.py"
 BEFORE, AFTER, REFUSAL = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n", "no, no"
 TRIGGER = "Z"

@@ -99,7 +99,8 @@ datasets:
       refused-rows:
         source: {kind: judged, split: kept-rows, model: plain, judge: words, keep: {label: refusal, at_least: 0.5}}
       controlled-rows:
-        source: {kind: controlled, seeds: kept-rows, by: plain, target: plain, refusals: {split: kept-rows, judge: words}}
+        source:
+          {kind: controlled, seeds: kept-rows, by: plain, target: plain, refusals: {split: kept-rows, judge: words}}
       reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}

@@ -114,7 +114,7 @@ class Search:
             self._target.check(before, self.behind(item["seed"]), after, wanted)
             self._checked = True
         token_ids, ended = self.written(before, after, wanted, context, str(item["draw"]), said)
-        text = self._tokenizer.decode(token_ids).strip()
+        text = str(self._tokenizer.decode(token_ids)).strip()
         line |= {"tokens": len(token_ids), "seed_ce": self._loss(item, item["seed"], wanted)}
         if not text:
             return line | {"state": "empty"}

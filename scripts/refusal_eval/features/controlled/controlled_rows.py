@@ -73,11 +73,11 @@ class ControlledRows(RowSource):
         "the best one so far.",
     )
     w1: Number = Field(
-        20.0,
+        100.0,
         ge=0,
         description="Weight of the refusal when candidates are chosen, against the writer's log-probability.",
     )
-    w2: Number = Field(20.0, ge=0, description="Weight of the refusal when one of the candidates is drawn.")
+    w2: Number = Field(100.0, ge=0, description="Weight of the refusal when one of the candidates is drawn.")
     temperature: Number = Field(
         1.0, ge=0, le=100, description="Of drawing a token among its candidates; 0 takes the best one."
     )
