@@ -23,8 +23,8 @@ def main(file: Mapping[str, Any], store_dir: str, output: str) -> None:
     items, store = file["items"], SearchStore(store_dir, file["target"])
     if lost := store.missing(item["key"] for item in items):
         raise UserError(
-            f"{len(lost)} of {len(items)} texts are not in the store ({store.folder}); delete the receipts beside "
-            f"{output}, and run again"
+            f"{len(lost)} of {len(items)} texts are not in the store ({store.folder}); delete receipts/ in the folder "
+            f"of {output}, and run again"
         )
     rows = found_rows(items, store.lines)
     write_jsonl(output, rows)

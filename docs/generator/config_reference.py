@@ -138,7 +138,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Prompts chosen by a judge": "judged.judged_rows:JudgedRows",
                 "Which prompts are kept": "judged.judged_rows:Kept",
                 "Prompts that a model refuses": "controlled.controlled_rows:ControlledRows",
-                "Refusals that are wanted": "controlled.controlled_rows:Refusals",
+                "Refusals that are wanted": "controlled.controlled_rows:WantedRefusals",
             }
         ),
     },

@@ -42,15 +42,15 @@ FIRST_CALLS = HERE.parents[2] / "engines" / "first_calls.py"
 CAPTURE = HERE.parents[2] / "activations" / "capture_program.py"
 MODELS = HERE.with_name("search_models.py")
 SECONDS_BETWEEN_LINES = 5.0
-END = -1  # stands for the end of the text among the candidates
-Job = Mapping[str, Any]
-Item = Mapping[str, Any]
+END = -1  # among the candidates, the end of the text
+SearchJob = Mapping[str, Any]
+SearchItem = Mapping[str, Any]
 
 
 class Search:
     """A writer and a target with their tokenizer, which write one text after the other."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SearchJob) -> None:
         import torch
 
         runpy.run_path(str(FIRST_CALLS))
@@ -92,10 +92,10 @@ class Search:
         return list(self._tokenizer(text, add_special_tokens=marks)["input_ids"])
 
     def behind(self, text: str) -> list[int]:
-        """Return the token ids of a text that stands behind another one."""
+        """Return the token ids of a text that follows another one."""
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def line(self, item: Item, said: Callable[[int], None]) -> dict[str, Any]:
+    def line(self, item: SearchItem, said: Callable[[int], None]) -> dict[str, Any]:
         """Return what becomes of one item: its text and state, and what both models make of it.
 
         Args:
@@ -123,7 +123,7 @@ class Search:
         state = "same" if text.split() == item["seed"].split() else "written" if ended else "cut"
         return line | {"text": text, "state": state, "ce": self._loss(item, text, wanted), "logp": fluency}
 
-    def _loss(self, item: Item, text: str, wanted: Sequence[int]) -> float:
+    def _loss(self, item: SearchItem, text: str, wanted: Sequence[int]) -> float:
         prompt = self.encoded(item["before"] + text + item["after"], "target")
         return float(self._target.plain_loss(prompt, wanted))
 
@@ -179,7 +179,7 @@ class Search:
         return exact
 
 
-def load(job: Job, role: str) -> Any:
+def load(job: SearchJob, role: str) -> Any:
     """Return the model of a role, of which no parameter has a gradient."""
     program = runpy.run_path(str(CAPTURE))
     model, missing = program["load_model"]({**job, **job[role]})

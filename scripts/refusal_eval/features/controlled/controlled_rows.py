@@ -17,7 +17,7 @@ WITH_TEXT = ("written", "cut", "same")  # states of rows that are prompts
 SEARCH_KEYS = ("steps", "candidates", "rounds", "w1", "w2", "temperature")
 
 
-class Refusals(Entry):
+class WantedRefusals(Entry):
     """The replies that are wanted: the target's own refusals on a split."""
 
     split: Slug = Field(
@@ -52,7 +52,7 @@ class ControlledRows(RowSource):
         description="The model of the catalogue whose refusal is wanted. It may be the same as `by`, and must have the "
         "same tokenizer."
     )
-    refusals: Refusals = Field(description="The replies that are wanted.")
+    refusals: WantedRefusals = Field(description="The replies that are wanted.")
     instruction: Text = Field(
         "Write another question that sounds like this one. Answer with the question alone: {prompt}",
         description="What the writer is asked; `{prompt}` stands for the prompt that a text is made from.",

@@ -15,7 +15,7 @@ from refusal_eval.core.states import REFUSAL, place_of
 from refusal_eval.features.controlled.controlled_rows import PROMPT, SEARCH_KEYS
 
 SEARCH_VERSION = 1  # of what is computed; another one makes all stored texts unreachable
-MARK = "qzxvkjw"  # stands for a prompt while the text around it is rendered
+MARK = "qzxvkjw"  # in place of a prompt while the text around it is rendered
 
 
 def refused_texts(

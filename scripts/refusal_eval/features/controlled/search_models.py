@@ -86,7 +86,7 @@ class RefusalTarget:
         return int(self._embedding.shape[0])
 
     def begin(self, before: Sequence[int], after: Sequence[int], refusal: Sequence[int]) -> None:
-        """Begin a prompt: what stands before its text, behind it, and the reply that is wanted."""
+        """Begin a prompt: the tokens before and behind its text, and the reply that is wanted."""
         self._text = GrowingText(self._model, before)
         self._after, self._refusal = list(after), list(refusal)
 
