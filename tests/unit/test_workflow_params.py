@@ -224,7 +224,7 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 ERRORS = ("judge_errors", "judge_errors_differences")
 OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
-    *("over_refusals", "targets", "battles", "who_refused", "refusal_tokens"),
+    *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens"),
 )
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms")
 COMPARED = ("comparisons", "comparisons_matrix")
@@ -254,6 +254,7 @@ CHANGED_BY_COMPAT = {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
                 "analysis.choices",
+                "analysis.ways_of_asking",
                 "analysis.comparisons",
                 "analysis.spending",
                 "generation.request_params",
@@ -316,8 +317,9 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables(*COMPARED, "corrected", "choices"),
+                *of_tables(*COMPARED, "corrected", "choices", "ways_of_asking"),
                 "analysis.choices",
+                "analysis.ways_of_asking",
                 "analysis.comparisons",
                 "analysis.variance",
                 "analysis.mixed_model",

@@ -8,8 +8,8 @@ import importlib
 # In the order in which the methods section speaks of them. A feature goes with its folder and its name here.
 FEATURES = (
     *("judge_cards", "judge_pairs", "rates", "who_refused", "comparisons", "tradeoff", "variation", "corrected"),
-    *("over_refusals", "targets", "battles", "labelling", "published", "lora", "steering", "choices", "separation"),
-    *("hosted", "browser", "recorded_logs", "exports"),
+    *("ways_of_asking", "over_refusals", "targets", "battles", "labelling", "published", "lora", "steering"),
+    *("choices", "separation", "hosted", "browser", "recorded_logs", "exports"),
     *("occluded", "judged", "controlled", "transforms", "refusal_tokens"),
 )
 
