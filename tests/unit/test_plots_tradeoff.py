@@ -99,6 +99,14 @@ def test_the_data_and_the_caption_say_what_is_drawn() -> None:
     assert "model_01 25 %" not in text and "an ellipse" in text
 
 
+def test_the_caption_says_where_a_paper_has_another_axis() -> None:
+    data = found([(0.1, 0.9), (0.2, 0.5)])
+    other = draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data | {"weighed_against": {"split_00": "1 - ASR"}})
+    sentence = "In the paper of split_00 the other axis is 1 - ASR: another quantity"
+    assert sentence in " ".join(other.caption.sentences) and sentence in " ".join(other.caption.short)
+    assert "another quantity" not in words(draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data))
+
+
 def test_the_caption_tells_the_reading_that_each_split_has() -> None:
     scores = [
         score("model_00", "split_00", 0.1, headline="strict"),

@@ -382,6 +382,31 @@ def test_the_rule_knows_readings_and_which_splits_belong_together(config: Any) -
     assert sorted(name for group in study["related"] for name in group) == sorted(config["splits"])
 
 
+OTHER_AXIS = {"weighed_against": {"safe": "1 - ASR of <attacks>"}}
+
+
+def test_a_table_says_where_a_paper_weighs_over_refusal_against_something_else() -> None:
+    rows = table_rows_of()
+    found = {"spoken": languages_spoken(STUDY, LANGUAGES)}
+    (plain, *_), (said, *_) = (
+        tradeoff_tables(data_of(STUDY, scores=(), results=rows, tradeoff=found | more)) for more in ({}, OTHER_AXIS)
+    )
+    sentence = "In the paper of safe the other axis is 1 - ASR of <attacks>: another quantity than refusal of what"
+    assert [note for note in said.notes if note not in plain.notes] == [f"{sentence} should be declined."]
+    assert "<attacks>" not in markdown([said])
+
+
+def test_only_comply_splits_of_a_study_that_weighs_them_have_another_axis(config: Any) -> None:
+    expected = {name: split["expectation"] for name, split in config["split_entries"].items()}
+    entries = {name: split | {"weighed_against": f"axis {name}"} for name, split in config["split_entries"].items()}
+    params = TradeOffAnalysis(Study(config | {"split_entries": entries})).params()
+    safe = {name for name in config["splits"] if expected[name] == "comply"}
+    assert set(params["weighed_against"]) == safe and "weighed_against" not in TradeOffAnalysis(Study(config)).params()
+    unasked = [name for name in config["splits"] if expected[name] != "refuse"]
+    one_sided = TradeOffAnalysis(Study(config | {"split_entries": entries, "splits": unasked})).params()
+    assert "weighed_against" not in one_sided, "without refusals of what should be declined nothing is weighed"
+
+
 def test_splits_of_one_origin_are_known_by_it() -> None:
     def of_url(name: str) -> str:
         return row_source({"kind": "url", "url": f"https://example.org/repo/abc/{name}.csv", "sha256": None}).origin

@@ -1,5 +1,7 @@
 """Both kinds of refusal, by model, contrast pair, topic and language (docs/reference/tradeoff.md)."""
 
+CATALOGUE = ["datasets/phtest.yaml"]
+SPLIT_KEYS = {"tradeoff": "tradeoff_keys:WeighedKeys"}
 ANALYSES = {"tradeoff": "tradeoff_analysis:TradeOffAnalysis"}
 TABLES = {"tradeoff": "tradeoff_table:TradeOffTable"}
 FIGURES = {"tradeoff": "tradeoff_figure:TradeoffFigure"}

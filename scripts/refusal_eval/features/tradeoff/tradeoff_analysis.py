@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.features.tradeoff.tradeoff_keys import WeighedKeys
 from refusal_eval.features.tradeoff.weigh_tradeoff import measure, methods_words
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.whole_study import may_block, sources_of
@@ -36,4 +37,6 @@ class TradeOffAnalysis(Analysis):
         # Clusters of a comply and a refuse split of one source may be contrast pairs.
         safe, unsafe = ([name for name, split in splits.items() if split.expectation == e] for e in TWO_EXPECTATIONS)
         twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
-        return self.all_cells() | {"twins": twins, "related": sorted(alike.values())} | may_block(self.study)
+        known = self.all_cells() | {"twins": twins, "related": sorted(alike.values())} | may_block(self.study)
+        other_axes = {name: axis for name in safe if (axis := WeighedKeys.of(splits[name]).weighed_against)}
+        return known | ({"weighed_against": other_axes} if unsafe and other_axes else {})

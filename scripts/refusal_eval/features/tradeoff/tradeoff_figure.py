@@ -17,7 +17,7 @@ from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
-from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
+from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows, other_axes
 from refusal_eval.plots.base import (
     Look,
     legend,
@@ -135,6 +135,7 @@ class TradeoffFigure(OfModels):
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
+        words += other_axes(data.found("tradeoff"), show)
         if front:
             words.append(
                 "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
@@ -161,7 +162,8 @@ class TradeoffFigure(OfModels):
             f"Mean rates (%) over the splits of each expectation; regions {100 * (entries[0].j.level or 0):g} % joint"
         )
         needed = short_words(data, what, scores, flags, everywhere)
-        further = ["Filled, dashed: Pareto front of the point estimates."] if front else []
+        further = other_axes(data.found("tradeoff"), show)
+        further += ["Filled, dashed: Pareto front of the point estimates."] if front else []
         return Caption(title, words, within(title, needed, further))
 
 

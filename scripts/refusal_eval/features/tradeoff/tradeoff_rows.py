@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from refusal_eval.report.paper.display import Labels, clean, join_texts
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -23,6 +24,22 @@ class ModelRows(NamedTuple):
     def on_front(self) -> bool | None:
         """Whether no other model dominates it; None without a J."""
         return None if self.front is None else self.front.value == 1
+
+
+def other_axes(found: Mapping[str, Any], show: Labels) -> list[str]:
+    """Return what papers weigh over-refusal against that is no rate of refusals, a sentence for each such quantity.
+
+    Args:
+        found: the result of the analysis.
+    """
+    splits: dict[str, list[str]] = {}
+    for split, axis in found.get("weighed_against", {}).items():
+        splits.setdefault(clean(axis), []).append(show.split(split))
+    return [
+        f"In the paper of {join_texts(names)} the other axis is {axis}: another quantity than refusal of what should "
+        "be declined."
+        for axis, names in splits.items()
+    ]
 
 
 def model_rows(

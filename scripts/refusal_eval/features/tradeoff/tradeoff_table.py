@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.features.tradeoff.contrasts import CELLS
-from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
+from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows, other_axes
 from refusal_eval.report.paper.display import (
     NO_DATA,
     add_marks,
@@ -132,6 +132,7 @@ def _models_table(
         pooled=pooled,
         spoken=[(show.split(name), map(clean, own)) for name, own in data.found("tradeoff")["spoken"].items() if own],
         sizes=[(words, min(numbers), max(numbers)) for words, numbers in sizes.items() if numbers],
+        other_axes=other_axes(data.found("tradeoff"), show),
         rivals=rivals,
         fixed=any(own.front_share is not None and own.front_share.value is None for own in placed),
         marks=notes_of(

@@ -29,7 +29,9 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     found = study_trade_off(units, params, languages, away)
     if alone := cells_of_model_alone(units, params.get("may_block", False)):
         found += named_model_alone(study_trade_off(alone, params, languages, away))
-    return {"estimates": [estimate.row() for estimate in found], "spoken": languages_spoken(params, languages)}
+    spoken = languages_spoken(params, languages)
+    other_axes = {"weighed_against": params["weighed_against"]} if "weighed_against" in params else {}
+    return {"estimates": [estimate.row() for estimate in found], "spoken": spoken, **other_axes}
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
