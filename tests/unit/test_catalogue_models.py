@@ -198,6 +198,29 @@ def test_models_and_judges_with_such_weights_need_to_be_allowed(shipped, study, 
         assert mistakes(study | {key: [name], "allow": [name]}) == ""
 
 
+@pytest.mark.feature("refusal_tokens")
+def test_an_entry_that_stands_for_several_models_is_allowed_by_its_own_name(study, tmp_path):
+    weights = {"kind": "hub", "repo": "owner/gated", "revision": COMMIT}
+    engine = {
+        "weights": weights,
+        "max_model_len": 64,
+        "enabled": False,
+        "reason": "Ask first",
+        "terms": "https://e.org",
+    }
+    tokens = {"refuse": "[refuse]", "respond": "[respond]"}
+    models = {"taught": {"engine": "asked", "sampling": {"max_tokens": 9}, "refusal_tokens": tokens}}
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump({"engines": {"asked": engine}, "models": models}), encoding="utf-8")
+    mine = study | {"models": ["taught"], "catalogue": [str(file)]}
+    reported = mistakes(mine)
+    assert reported.count("off by default") == 1 and "models[0]: `taught` is off by default" in reported
+    assert "write `allow: [taught]` into the study" in reported
+    assert "off by default" not in mistakes(mine | {"allow": ["taught"]})
+    listed = mistakes(study | {"models": ["taught.refuse", "taught.respond"], "catalogue": [str(file)]})
+    assert "write `allow: [taught.refuse]`" in listed and "write `allow: [taught.respond]`" in listed
+
+
 def test_an_own_entry_on_the_same_weights_is_off_too_and_own_gated_weights_are_not(study, tmp_path):
     weights = {"kind": "hub", "repo": "owner/gated", "revision": COMMIT}
     mine = {"weights": weights, "max_model_len": 64, "gated": True, "terms": "https://example.org"}

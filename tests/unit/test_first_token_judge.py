@@ -230,7 +230,13 @@ def test_it_is_no_primary_judge_and_no_member_where_others_have_no_verdict_of_it
     (line,) = project.mistakes(study | {"primary_judge": "own-first"})
     assert "primary_judge: `own-first` judges the answers of `plain` alone; name another judge" in line
     (line,) = project.mistakes(study | {"judges": [*study["judges"], "three"]})
-    assert "judges.three: `own-first` judges the answers of `plain` alone, and `three` is made of its verdicts" in line
+    assert line.startswith(f"{BASE}:") and line.partition(": ")[2] == (
+        "judges.three.members: `own-first` judges the answers of `plain` alone, and `three` is made of verdicts on "
+        "every model, or its rates would be of another judge for each. Write `three` without `own-first`, or leave "
+        "`declining` to a study without `three`"
+    )
+    alone = Study(project.load(study | {"models": ["plain"], "judges": [*study["judges"], "three"]}))
+    assert "three" in alone.view.whole_judges, "with its own model alone the panel has all of its votes"
     (line,) = project.mistakes(study | {"comparisons": [{"judges": [["words", "own-first"]], "scope": "splits"}]})
     assert "comparisons[0].judges[0][1]: `own-first` is not one of `judges`" in line
 

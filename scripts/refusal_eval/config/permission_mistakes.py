@@ -28,9 +28,17 @@ def permission_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         if name not in known and name not in may_be_used and not study.catalogue.may_be("models", name):
             message = f"`{name}` is not one of `models`, `splits`, `judges` or `gold`{nearest(name, known)}"
             yield ("allow", place), message
+    # An entry that stands for several models is allowed by its own name, as the study lists it.
+    entries = {one: entry for entry, several in study.catalogue.swept.items() for one in several}
+    told = set[tuple[KeyPath, str]]()
     for where, section, name in _used(study):
         entry, whose = _what_has_terms(study, section, name)
         if entry is not None and not entry.enabled and name not in allowed:
+            if section == "models" and entries.get(name) in (study.written.get("models") or ()):
+                name = entries[name]
+            if (where, name) in told:
+                continue
+            told.add((where, name))
             terms = f" (terms: {entry.terms})" if entry.terms else ""
             message = f"`{name}` is off by default: {whose}{entry.reason.rstrip('.')}{terms}. To use it all the "
             yield where, f"{message}same, write `allow: [{name}]` into the study"

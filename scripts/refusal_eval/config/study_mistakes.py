@@ -264,8 +264,17 @@ def _of_some_models(study: CheckedStudy) -> Iterator[Mistake]:
     for name, judge in view.judges.items():
         for other in judge.reads():
             if other in some:
-                message = f"`{other}` judges the answers of {_models(some[other])} alone"
-                yield ("judges", name), f"{message}, and `{name}` is made of its verdicts on every model; leave it out"
+                message = f"`{other}` judges the answers of {_models(some[other])} alone, and `{name}` is made of "
+                message += "verdicts on every model, or its rates would be of another judge for each. "
+                place = next(
+                    (key for key, value in judge if value == other or (isinstance(value, list) and other in value)),
+                    None,
+                )
+                message += f"Write `{name}` without `{other}`"
+                if some[other]:
+                    others = [model for model in view.models if model not in some[other]]
+                    message += f", or leave {_models(others)} to a study without `{name}`"
+                yield ("judges", name, *([place] if place else [])), message
     if some.get(view.primary_judge):
         message = f"`{view.primary_judge}` judges the answers of {_models(some[view.primary_judge])} alone"
         place = ("primary_judge",) if "primary_judge" in study.written.value else ("judges",)
