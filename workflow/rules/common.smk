@@ -17,6 +17,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study
 from refusal_eval.workflow import report_stage
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
+from refusal_eval.workflow.answer_lengths import about_lengths
 from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.left_over import about_left_over, left_over
 from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
@@ -51,6 +52,9 @@ if workflow.is_main_process and (warning := about_cpu_build(config["engine_entri
     logger.warning(warning)
 
 if workflow.is_main_process and (warning := about_strangers()):
+    logger.warning(warning)
+
+if workflow.is_main_process and (warning := about_lengths(study)):
     logger.warning(warning)
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache

@@ -15,6 +15,7 @@ from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
+from refusal_eval.workflow.answer_lengths import about_lengths
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def command(
     """
     config, file = load_config(study, directory, open_pins=True, warn=LOG.warning)
     plan = plan_study(config, file, ROOT, gpus)
+    if warning := about_lengths(plan.study):
+        LOG.warning("%s", warning)
     values = plan_values(plan)
     if as_json:
         typer.echo(json.dumps(values, indent=2))
