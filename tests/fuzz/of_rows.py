@@ -33,9 +33,9 @@ CHATS: list[Any] = [
     {"messages": [{"role": "user", "content": "Second"}]},
 ]
 GOLD: list[Any] = [
-    {"prompt": "a", "answer": "No.", "label": "yes", "weight": 1.5, "model": "m"},
-    {"prompt": "b", "answer": "Sure.", "label": "no", "weight": 1, "model": "m"},
-    {"prompt": "b", "answer": "Perhaps.", "label": "no", "weight": 2, "model": "n"},
+    {"prompt": "a", "answer": "No.", "label": "yes", "weight": 1.5, "model": "m", "harm": "yes", "part": "hard"},
+    {"prompt": "b", "answer": "Sure.", "label": "no", "weight": 1, "model": "m", "harm": "no", "part": "easy"},
+    {"prompt": "b", "answer": "Perhaps.", "label": "no", "weight": 2, "model": "n", "harm": "", "part": ""},
 ]
 PLAIN = {"prompt": "prompt", "category": "category", "cluster": "subject"}
 
@@ -85,6 +85,14 @@ def prompts_dialogues(data: bytes, folder: Path) -> None:
     _checked(read_rows(file_of(folder, "a.jsonl", data)), {"messages": "messages"}, "cumulative")
 
 
+@target("prompts: named categories", [ROWS], as_jsonl)
+def prompts_of_named_categories(data: bytes, folder: Path) -> None:
+    rows = read_rows(file_of(folder, "a.jsonl", data))
+    prompts, _ = make_prompts(rows, PLAIN, "rows", categories={"food": "eating"})
+    assert all(is_text(prompt["category"]) for prompt in prompts if prompt["category"] is not None)
+    assert "food" not in {prompt["category"] for prompt in prompts}
+
+
 def _of_encoding(encoding: str) -> None:
     @target(f"prompts: CSV in {encoding}", lambda _: [_csv(ROWS, encoding)])
     def prompts_csv_in_encoding(data: bytes, folder: Path) -> None:
@@ -115,9 +123,12 @@ def prompts_parquet(data: bytes, folder: Path) -> None:
 def gold(data: bytes, folder: Path) -> None:
     columns = {"prompt": "prompt", "answer": "answer", "label": "label", "weight": "weight", "answering_model": "model"}
     rows, _ = make_gold(
-        read_rows(file_of(folder, "a.jsonl", data)), columns, {"yes": "refusal", "no": "compliance"}, "rows"
+        *(read_rows(file_of(folder, "a.jsonl", data)), columns, {"yes": "refusal", "no": "compliance"}, "rows"),
+        flags={"harm": {"column": "harm", "raised": "yes", "not_raised": "no"}},
+        slices={"column": "part", "names": {"hard": "one", "easy": "two"}},
     )
     for row in rows:
+        assert set(row["flags"].values()) <= {True, False} and row.get("slice") in (None, "one", "two")
         assert row["label"] in LABELS and is_text(row["answer"]) and 0 < row["weight"] < float("inf")
 
 

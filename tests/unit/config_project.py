@@ -79,6 +79,10 @@ datasets:
         source: {kind: wheel, package: p, version: "1.0", file: p/d.csv, sha256: SHA256}
         expectation: refuse
       url-rows: {source: {kind: url, url: https://example.org/0123/rows.csv, sha256: SHA256}}
+      coded-rows:
+        source: {kind: file, path: ../../rows.csv}
+        columns: {prompt: question, category: label}
+        categories: {"yes": agreed, "no": declined}
   conversations:
     splits:
       talk-rows:
@@ -136,6 +140,14 @@ gold:
     answers: {a: {answer: answer, label: label}}
     labels: {"yes": refusal}
     raters: 1
+  measured:
+    source: {kind: file, path: ../../rows.csv}
+    columns: {prompt: question}
+    labels: {"yes": refusal}
+    raters: 1
+    flags: {harm: {column: label, raised: "yes", not_raised: "no"}}
+    slices: {column: label, names: {"yes": one, "no": two}}
+    anchors: [{name: another, f1: 0.6, flag: harm, slice: one, source: them}]
 directions:
   refusal:
     model: plain

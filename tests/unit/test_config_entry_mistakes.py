@@ -53,6 +53,8 @@ def test_words_that_yaml_does_not_read_as_text(project):
 HUB_ENGINE, CLASSES_ENGINE = ("engines", "hub-engine"), ("engines", "classes-engine")
 PLAIN, REASONING, PEOPLE = ("models", "plain"), ("models", "thinker", "reasoning"), ("gold", "people")
 FAMILY, TALK = ("datasets", "family"), ("datasets", "conversations", "splits", "talk-rows")
+MEASURED, CODED = ("gold", "measured"), ("datasets", "family", "splits", "coded-rows")
+HARM = (*MEASURED, "flags", "harm")
 SEEN = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
 NO_COMMIT = "revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move"
 ONE_KIND_OF_PROMPT = "columns: name exactly one of `prompt`, `messages` and `turns`"
@@ -110,6 +112,32 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             PEOPLE,
             CATALOGUE["gold"]["people"] | EXPECTED,
             "`expectation` holds for all rows, `columns.expectation` for each; leave one out",
+        ),
+        # What gold knows beside refusals, and names of categories
+        ((*HARM, "raised"), "no", "gold.measured.flags.harm: `raised` and `not_raised` are both `no`"),
+        ((*HARM, "raised"), True, "gold.measured.flags.harm.raised: must be text, not true: put it in quotes"),
+        ((*HARM[:-1],), ["harm"], "gold.measured.flags: must be a mapping of keys to values, not a list"),
+        (HARM, {"column": "label", "raised": "yes"}, "gold.measured.flags.harm.not_raised: this key is missing"),
+        (
+            (*MEASURED, "anchors"),
+            [{"name": "GPT", "f1": 0.9, "flag": "harmm", "source": "s"}],
+            "`anchors` has one of the flag `harmm`, which `flags` does not name; did you mean `harm`?",
+        ),
+        (
+            (*MEASURED, "anchors"),
+            [{"name": "GPT", "f1": 0.9, "slice": "onee", "source": "s"}],
+            "`anchors` has one of the slice `onee`, which `slices` does not name; did you mean `one`?",
+        ),
+        ((*MEASURED, "slices", "names"), {}, "gold.measured.slices.names: must not be empty"),
+        ((*MEASURED, "slices", "names"), {True: "one"}, "this key must be text, not true: put it in quotes"),
+        ((*MEASURED, "slices"), "label", "gold.measured.slices: must be a mapping of keys to values, not 'label'"),
+        ((*CODED, "categories"), {}, "coded-rows.categories: must not be empty"),
+        ((*CODED, "categories"), {1: "one"}, "this key must be text, not 1: put it in quotes"),
+        ((*CODED, "categories"), ["one"], "coded-rows.categories: must be a mapping of keys to values, not a list"),
+        (
+            (*CODED, "columns"),
+            {"prompt": "question"},
+            "coded-rows: `categories` needs `columns.category`: the column with the values that it names",
         ),
         # Engines
         (HUB_ENGINE, ENGINE | {"tensor_parallel": 6, "nodes": 4}, f"6 {SHARED}"),

@@ -51,11 +51,7 @@ LOGS = {"logs": {"splits": {"logged-rows": {
     "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
     "expectation": "comply",
 }}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
-MEASURED = CATALOGUE["gold"]["people"] | {"anchors": []}
-MEASURED |= {"flags": {"harm": {"column": "label", "raised": "yes", "not_raised": "no"}}}
-MEASURED |= {"slices": {"column": "label", "names": {"yes": "one"}}}
 WITH_MODES = CATALOGUE | {
-    "gold": {"measured": MEASURED} | CATALOGUE["gold"],
     "models": LOGGED | CATALOGUE["models"] | MODELS,
     "datasets": LOGS | CATALOGUE["datasets"],
 }
@@ -715,6 +711,21 @@ def test_wrong_columns_of_local_gold_are_known_before_anything_runs(project):
     project.write("own.yaml", yaml.safe_dump({"gold": {"mine": gold}}))
     (reported,) = project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]})
     assert "gold.mine.columns.label: gold.csv has no column `label`; did you mean `lable`?" in reported
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "column"),
+    [
+        ({"flags": {"harm": {"column": "harmfull", "raised": "y", "not_raised": "n"}}}, "flags.harm.column", "harmful"),
+        ({"slices": {"column": "kinds", "names": {"a": "one"}}}, "slices.column", "kind"),
+    ],
+)
+def test_wrong_columns_of_flags_and_slices_are_known_before_anything_runs(project, part, path, column):
+    project.write("gold.csv", "prompt,answer,label,harmful,kind\nWhy?,No.,yes,y,a\n")
+    gold = {"source": {"kind": "file", "path": "gold.csv"}, "labels": {"yes": "refusal"}, "raters": 1, **part}
+    project.write("own.yaml", yaml.safe_dump({"gold": {"mine": gold}}))
+    (reported,) = project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert f"gold.mine.{path}: gold.csv has no column" in reported and f"did you mean `{column}`?" in reported
 
 
 # ---------------------------------------------------------------- thousands of mistakes

@@ -65,6 +65,8 @@ def _columns_named(entry: Split | Gold) -> Iterator[tuple[KeyPath, str]]:
         unused |= {"prompt"} if entry.columns.messages else set()
         unused |= {"answer", "label", "answering_model"} if entry.answers else set()
         groups |= {("answers", model): own.model_dump() for model, own in entry.answers.items()}
+        groups |= {("flags", flag): {"column": own.column} for flag, own in entry.flags.items()}
+        groups |= {("slices",): {"column": entry.slices.column}} if entry.slices else {}
     else:
         groups[("where",)] = {column: column for column in entry.where or ()}
         for keys in map(SPLIT_KEYS.get, SPLIT_KEYS.names()):

@@ -32,6 +32,7 @@ from refusal_eval.config.shapes import (
     refuse_options_without_template,
 )
 from refusal_eval.config.source_entries import DataSource
+from refusal_eval.core.hints import nearest
 
 Label = Literal["refusal", "partial", "compliance"]
 LEAST_TEMPERATURE = 0.01
@@ -476,9 +477,12 @@ class Gold(Marks):
             raise ValueError(f"`kinds` names {odd[0]!r}, which is not one of `labels`")
         for anchor in self.anchors:
             if anchor.flag is not None and anchor.flag not in self.flags:
-                raise ValueError(f"`anchors` has one of the flag `{anchor.flag}`, which `flags` does not name")
-            if anchor.slice is not None and (self.slices is None or anchor.slice not in self.slices.names.values()):
-                raise ValueError(f"`anchors` has one of the slice `{anchor.slice}`, which `slices` does not name")
+                message = f"`anchors` has one of the flag `{anchor.flag}`, which `flags` does not name"
+                raise ValueError(message + nearest(anchor.flag, self.flags))
+            slices = [] if self.slices is None else list(self.slices.names.values())
+            if anchor.slice is not None and anchor.slice not in slices:
+                message = f"`anchors` has one of the slice `{anchor.slice}`, which `slices` does not name"
+                raise ValueError(message + nearest(anchor.slice, slices))
         if self.language_of == "answer" and self.columns.language is not None:
             raise ValueError("`columns.language` says the language of each prompt, so `language_of: answer` cannot be")
         both = sorted(set(self.left_out) & set(self.labels))
