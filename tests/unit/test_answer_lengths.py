@@ -45,7 +45,7 @@ def test_equal_lengths_are_no_news(project: Project, models: list[str]) -> None:
 
 def test_a_plan_says_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    entry = {"like": "smollm2-plain", "sampling": {"max_tokens": 500}}
+    entry = {"like": "smollm2-plain", "label": "Longer", "sampling": {"max_tokens": 500}}
     Path("own.yaml").write_text(yaml.safe_dump({"models": {"longer": entry}}))
     study = {"study": "lengths", "samples": 1, "judges": ["keyword"], "splits": ["alarming_but_safe"]}
     study |= {"models": ["smollm2-plain", "longer"], "catalogue": ["own.yaml"]}

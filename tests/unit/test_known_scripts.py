@@ -5,6 +5,7 @@ import pytest
 from refusal_eval.core.states import JUDGE_FAILED, JUDGED
 from refusal_eval.judges.judge_base import judged_safely
 from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.judges.known_scripts import script_without_verdict
 from refusal_eval.judges.trained.features import FeatureReader
 
 ASKED = [{"role": "user", "content": "?"}]
@@ -34,8 +35,15 @@ def test_an_answer_in_an_unknown_script_has_no_verdict(lists, script):
     said = judged_safely(lists.judge, ASKED, FOREIGN[script])
     assert (said.state, said.label) == (JUDGE_FAILED, None)
     assert f"script {script.title()}; the judge knows words in Chinese and Latin" in said.raw["error"]
+    assert script_without_verdict({"raw": said.raw}) == script.title(), "it is counted by the script"
     with pytest.raises(Exception, match=script.title()):
         FeatureReader(["words", "reading"], lists).seen(ASKED, FOREIGN[script])
+
+
+def test_other_failures_are_no_unknown_script():
+    for raw in ({"error": "ValueError: the answer is in letters of the script Latin; no"}, {"error": 3}, {}, None):
+        assert script_without_verdict({"raw": raw}) is None
+    assert script_without_verdict({}) is None
 
 
 @pytest.mark.parametrize("answer", READ)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from refusal_eval.core.errors import UserError
 
+# How `judge_base.failed` writes `UnknownScript` down.
+_WITHOUT_VERDICT = re.compile(r"UnknownScript: the answer is in letters of the script (?P<script>[^;]+);")
 READ = 2000  # characters at the beginning of an answer whose letters are counted
 
 
@@ -18,6 +22,13 @@ class UnknownScript(UserError):
         """Name the script of the answer, and those in which the judge knows words."""
         names = " and ".join("Chinese" if name == "CJK" else name.title() for name in sorted(known))
         super().__init__(f"the answer is in letters of the script {script.title()}; the judge knows words in {names}")
+
+
+def script_without_verdict(row: Mapping[str, Any]) -> str | None:
+    """Return the script that a judge of words could not read, out of a line of its verdicts; None for another one."""
+    error = (row.get("raw") or {}).get("error")
+    found = _WITHOUT_VERDICT.match(error) if isinstance(error, str) else None
+    return found and found["script"]
 
 
 def scripts_of(texts: Iterable[str]) -> frozenset[str]:

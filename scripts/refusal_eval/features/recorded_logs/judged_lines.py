@@ -1,10 +1,13 @@
 """What came out of a study about answers that exist, in ten lines at most."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from refusal_eval.config.kinds import ANSWER_PAGES
+from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.judges.known_scripts import script_without_verdict
 from refusal_eval.program.page_lines import many
 from refusal_eval.report.paper.display import percent
 from refusal_eval.report.results.results_files import read_results, text_of
@@ -14,6 +17,7 @@ from refusal_eval.study.study import Study
 
 MOST_LINES = 10
 MOST_PAIRS = 2
+MOST_SCRIPTS = 3  # that are named
 ALPHA = 0.05
 MEASURES = {"judge_kappa": "kappa", "judge_sensitivity": "sensitivity", "judge_specificity": "specificity"}
 SHOULD = {"comply": "comply", "refuse": "refuse", "varies": "do either"}
@@ -31,7 +35,7 @@ def result_lines(study: Study, notes: str, said: int) -> list[str]:
     rows = read_results(Path(study.paths.of("results")).read_text(encoding="utf-8"))
     judge = study.primary_judge
     mine = [row for row in rows if row.judge == judge and row.category is None]
-    below = [*_pairs(study, mine), _judges(study, rows), _where(study, notes)]
+    below = [*_unread(study), *_pairs(study, mine), _judges(study, rows), _where(study, notes)]
     rates = list(_rates(study, mine))
     shown = rates[: MOST_LINES - said - len(below) - 1]
     head = f"Refusal rates (%) with {100 * study.settings.scoring.level:g} % intervals, judged by "
@@ -72,6 +76,26 @@ def _rates(study: Study, rows: list[Estimate]) -> Iterator[str]:
 
 def _percent(row: Estimate | None) -> str:
     return percent(row.value) if row is not None else "?"
+
+
+def _unread(study: Study) -> Iterator[str]:
+    """Say how many answers a judge of words left without a verdict, as it knows no word in their letters."""
+    said = []
+    for judge in study.judges:
+        answers, scripts = 0, Counter[str]()
+        for cell in study.cells:
+            if cell.judge == judge:
+                found = read_jsonl(study.paths.of("verdicts", judge=judge, model=cell.model, split=cell.split))
+                unread = [script_without_verdict(row) for row in found]
+                answers += len(unread)
+                scripts.update(script for script in unread if script is not None)
+        if scripts:
+            letters = ", ".join(f"{script} {count}" for script, count in scripts.most_common(MOST_SCRIPTS))
+            letters += ", others" if len(scripts) > MOST_SCRIPTS else ""
+            name = study.label("judge", judge)
+            said.append(f"{name} on {scripts.total()} of {many(answers, 'answer')} ({letters})")
+    if said:
+        yield f"No verdict, for letters in which a judge knows no word: {'; '.join(said)}. Rates leave these out."
 
 
 def _pairs(study: Study, rows: list[Estimate]) -> Iterator[str]:
