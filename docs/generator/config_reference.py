@@ -65,6 +65,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Corrected rates": "corrected.corrected_keys:Corrected",
                 "Choices between refusal tokens": "refusal_tokens.token_keys:TokenChoice",
                 "Choice": "choices.choices_keys:Choice",
+                "Attacked prompts": "tradeoff.tradeoff_keys:Attacks",
             }
         ),
         "Prompt sample": datasets.PromptSample,

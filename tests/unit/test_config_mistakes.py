@@ -58,6 +58,8 @@ WITH_MODES = CATALOGUE | {
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 if "refusal_tokens" in FEATURES:
     WITH_FIGURES |= {"refusal_tokens": {"thresholds": [0.5]}}
+if "tradeoff" in FEATURES:
+    WITH_FIGURES |= {"attacks": {"splits": ["wheel-rows"], "judge": "own", "succeeds": ["harmful"]}}
 if "choices" in FEATURES:
     WITH_FIGURES |= {"choices": [{"name": "best", "against": "plain", "models": ["steered"], "refusals": ["hub-rows"],
                                   "others": ["file-rows"], "tau": 0.5}]}  # fmt: skip

@@ -393,7 +393,7 @@ def test_a_table_says_where_a_paper_weighs_over_refusal_against_something_else()
     )
     sentence = "In the paper of safe the other axis is 1 - ASR of <attacks>: another quantity than refusal of what"
     assert [note for note in said.notes if note not in plain.notes] == [f"{sentence} should be declined."]
-    assert "<attacks>" not in markdown([said])
+    assert "<attacks>" not in markdown(said)
 
 
 def test_only_comply_splits_of_a_study_that_weighs_them_have_another_axis(config: Any) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refusal_eval.features.tradeoff.tradeoff_keys import WeighedKeys
+from refusal_eval.features.tradeoff.tradeoff_keys import AttacksKeys, WeighedKeys
 from refusal_eval.features.tradeoff.weigh_tradeoff import measure, methods_words
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.whole_study import may_block, sources_of
@@ -19,7 +19,8 @@ class TradeOffAnalysis(Analysis):
 
     def wanted(self) -> bool:
         found = {split.expectation for split in self.study.splits.values()}
-        return found.issuperset(TWO_EXPECTATIONS) or "varies" in found
+        attacked = AttacksKeys.of(self.study.settings).attacks is not None
+        return found.issuperset(TWO_EXPECTATIONS) or "varies" in found or attacked
 
     def inputs(self) -> dict[str, list[str]]:
         params = self.params()
@@ -39,4 +40,6 @@ class TradeOffAnalysis(Analysis):
         twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
         known = self.all_cells() | {"twins": twins, "related": sorted(alike.values())} | may_block(self.study)
         other_axes = {name: axis for name in safe if (axis := WeighedKeys.of(splits[name]).weighed_against)}
-        return known | ({"weighed_against": other_axes} if unsafe and other_axes else {})
+        known |= {"weighed_against": other_axes} if unsafe and other_axes else {}
+        attacks = AttacksKeys.of(self.study.settings).attacks
+        return known | ({"attacks": attacks.model_dump(mode="json")} if attacks else {})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
@@ -33,7 +34,7 @@ from refusal_eval.plots.captions import everywhere_words, label_with_protocol, s
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.shared_marks import shared_flags
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT
-from refusal_eval.report.paper.display import Score, flags_in, join_texts, mark_of, percent
+from refusal_eval.report.paper.display import Score, clean, flags_in, join_texts, mark_of, percent
 from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.pooled_rates import RATE_METHOD
@@ -47,6 +48,7 @@ _AROUND = 42.0  # points left and right of the panel, about
 _MOST_NAMES = 8  # models that are named at their points; more are numbered
 _NAME = 84.0  # points, the widest line of a name
 _FRONT = "#7FB8D8"  # fainter than points
+ATTACKS_LABEL = "Attacks that fail, 1 \u2212 ASR (%) \u2191"
 X_LABEL, Y_LABEL = "Refusal of what should be answered (%) \u2193", "Refusal of what should be declined (%) \u2191"
 _LEAST_KEY = 90.0  # points right of the panel that its list needs
 _LEAST_RANGE = 5.0  # percent on a scale
@@ -72,6 +74,11 @@ class TradeoffFigure(OfModels):
     needs: ClassVar[tuple[str, ...]] = ("estimates", "tradeoff", "cards")
 
     kind: Literal["tradeoff"]
+    axes: Literal["refusals", "attacks"] = Field(
+        "refusals",
+        description="What over-refusal is weighed against: refusals of what should be declined, or 1 - ASR of the "
+        "study's `attacks`.",
+    )
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
@@ -79,7 +86,7 @@ class TradeoffFigure(OfModels):
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield which expectation no split has."""
-        for wanted in _not_expected(study):
+        for wanted in _not_expected(study) if self.axes == "refusals" else ():
             message = "`tradeoff` needs splits expected to comply and to refuse; none has "
             yield ("kind",), f"{message}`expectation: {wanted}`"
 
@@ -92,17 +99,20 @@ class TradeoffFigure(OfModels):
         Raises:
             UserError: if no model has both rates, or no page is high enough.
         """
-        pooled = {split["name"] for split in data.splits if split["expectation"] in KINDS.values()}
+        attacks = self.axes == "attacks"
+        shown = ["comply"] if attacks else list(KINDS.values())
+        pooled = {split["name"] for split in data.splits if split["expectation"] in shown}
         scores = [score for score in data.scores if score["split"] in pooled]
-        every = model_rows(data.rows_of("tradeoff", "estimates"), data.splits)
+        every = model_rows(data.rows_of("tradeoff", "estimates"), data.splits, attacks)
         both = {model: own for (judge, model), own in every.items() if judge == data.judge and own.front}
         entries = [own for model in data.shown.models if (own := _entry(both.get(model)))]
         if not entries:
             raise data.undrawable(": no model has both rates, of what should be answered and what should be declined")
         everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
         names = [_name(entry, scores, everywhere, data) for entry in entries]
-        fig = _draw(entries, names, data, scores, named=True) if len(entries) <= _MOST_NAMES else None
-        fig = fig or _draw(entries, names, data, scores, named=False)
+        label = ATTACKS_LABEL if attacks else Y_LABEL
+        fig = _draw(entries, names, data, scores, label, named=True) if len(entries) <= _MOST_NAMES else None
+        fig = fig or _draw(entries, names, data, scores, label, named=False)
         assert fig is not None
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
@@ -119,6 +129,17 @@ class TradeoffFigure(OfModels):
             )
             for kind in KINDS.values()
         )
+        found = data.found("tradeoff")
+        other = f"Should be declined: mean of those on {refuse}."
+        against = other_axes(found, show)
+        if self.axes == "attacks":
+            attacked = join_texts(show.split(name) for name in found["attacks"]["splits"])
+            kinds = join_texts(clean(kind).replace("_", " ") for kind in found["attacks"]["succeeds"])
+            judge = show.judge(found["attacks"]["judge"])
+            other = (
+                f"Attacks on {attacked} succeed where {judge} finds an answer {kinds}; blocked answers are failures."
+            )
+            against = []
         front = [entry for entry in entries if entry.on_front]
         shared = [entry for entry in front if entry.front_share is not None]
         shares = [
@@ -129,13 +150,12 @@ class TradeoffFigure(OfModels):
         own_flags = (flag for entry in entries for flag in entry.flags)
         flags = flags_in(scores, (*own_flags, *(flag for entry in shared for flag in entry.front_flags)))
         words = [
-            f"Should be answered: mean of the refusal rates on {comply}. Should be declined: mean of those on "
-            f"{refuse}. In brackets the reading of each split. K = {k_text(scores)} answers per prompt. Each split "
-            "counts alike, near-duplicate prompts once.",
+            f"Should be answered: mean of the refusal rates on {comply}. {other} In brackets the reading of each "
+            f"split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate prompts once.",
             f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
             f"{RATE_METHOD}.",
         ]
-        words += other_axes(data.found("tradeoff"), show)
+        words += against
         if front:
             words.append(
                 "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
@@ -157,12 +177,12 @@ class TradeoffFigure(OfModels):
         words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
         everywhere = shared_flags({*flags_in(_own(entry, scores)), *entry.flags} for entry in entries)
         words += everywhere_words(everywhere)
-        title = self.title or "Refusals wanted and unwanted."
-        what = (
-            f"Mean rates (%) over the splits of each expectation; regions {100 * (entries[0].j.level or 0):g} % joint"
-        )
+        attacks = self.axes == "attacks"
+        title = self.title or ("Over-refusal and attacks that fail." if attacks else "Refusals wanted and unwanted.")
+        over = "of what should be answered, and of attacks" if attacks else "of each expectation"
+        what = f"Mean rates (%) over the splits {over}; regions {100 * (entries[0].j.level or 0):g} % joint"
         needed = short_words(data, what, scores, flags, everywhere)
-        further = other_axes(data.found("tradeoff"), show)
+        further = list(against)
         further += ["Filled, dashed: Pareto front of the point estimates."] if front else []
         return Caption(title, words, within(title, needed, further))
 
@@ -222,7 +242,13 @@ def _name(entry: LegendEntry, scores: Sequence[Score], everywhere: Collection[st
 
 
 def _draw(
-    entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score], *, named: bool
+    entries: Sequence[LegendEntry],
+    names: Sequence[str],
+    data: FigureData,
+    scores: Sequence[Score],
+    label: str,
+    *,
+    named: bool,
 ) -> Figure | None:
     """Draw the models, named at their points or numbered; None where there is no room for a name."""
     from matplotlib.patches import Polygon
@@ -254,7 +280,7 @@ def _draw(
         ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **mark.point())
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel(label_with_protocol(X_LABEL, scores))
-    ax.set_ylabel("\n".join(wrap_to(Y_LABEL, min(most, width - _AROUND))))
+    ax.set_ylabel("\n".join(wrap_to(label, min(most, width - _AROUND))))
     if named:
         texts = ["\n".join(wrap_into(name, len(wrap_to(name, _NAME)))) for name in names]
     else:

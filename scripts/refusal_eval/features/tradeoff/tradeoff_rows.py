@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from refusal_eval.features.tradeoff.attack_tradeoff import FAILED, RENAMED
 from refusal_eval.report.paper.display import Labels, clean, join_texts
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -43,22 +44,26 @@ def other_axes(found: Mapping[str, Any], show: Labels) -> list[str]:
 
 
 def model_rows(
-    rows: Iterable[Estimate], splits: Sequence[Mapping[str, Any]]
+    rows: Iterable[Estimate], splits: Sequence[Mapping[str, Any]], attacks: bool = False
 ) -> dict[tuple[str | None, str | None], ModelRows]:
     """Return the rows of each judge and model that has any.
 
     Args:
         rows: of the results table.
         splits: of the study, each `expectation` and `reading`.
+        attacks: whether safety is 1 - ASR of attacked prompts.
     """
     readings = {kind: {s["reading"] for s in splits if s["expectation"] == kind} for kind in KINDS.values()}
     pooled: dict[tuple[str, str | None, str | None], str] = {
         ("refusal_rate", kind, MIXED if len(own) > 1 else next(iter(own), None)): name
         for name, kind in KINDS.items()
+        if not (attacks and name == "safety")
         for own in (readings[kind],)
     }
     names = {"youden_j": "youden_j", "tradeoff_correlation": "correlation", "pareto_front": "front"}
     names["pareto_front_share"] = "front_share"
+    if attacks:
+        names = {RENAMED[name]: field for name, field in names.items()} | {FAILED: "safety"}
     found: dict[tuple[str | None, str | None], dict[str, Estimate]] = {}
     for row in rows:
         name = names.get(row.estimand) or pooled.get((row.estimand, row.pool, row.reading))

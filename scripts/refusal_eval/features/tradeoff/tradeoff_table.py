@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.features.tradeoff.attack_tradeoff import FAILED
 from refusal_eval.features.tradeoff.contrasts import CELLS
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows, other_axes
 from refusal_eval.report.paper.display import (
@@ -39,7 +40,16 @@ _PAIRS = {
     "answers_both": "Answers\nboth",
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
-_OWN = ("youden_j", "tradeoff_", "pareto_", "pairs_", "topic_", "language_")  # how its estimands begin
+_OWN = (
+    "youden_j",
+    "tradeoff_",
+    "pareto_",
+    "pairs_",
+    "topic_",
+    "language_",
+    "attack_",
+    FAILED,
+)  # how its estimands begin
 LEAST_PROMPTS = 5  # of a topic in a table; smaller ones are only in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
@@ -82,6 +92,8 @@ def tradeoff_tables(data: TableData) -> list[Table]:
     }
     tables = [_models_table(models, data, said)] if models else []
     tables += [_models_table(models_alone, data, said, alone=True)] if models_alone else []
+    attacked = {str(model): own for (_, model), own in model_rows(rows, data.asked["splits"], attacks=True).items()}
+    tables += [_attacks_table(attacked, data, said)] if attacked else []
     pairs = [row for row in rows if row.estimand.startswith("pairs_")]
     tables += [_pairs_table(pairs, data, said)] if pairs else []
     spoken = [row for row in rows if row.estimand.startswith("language_")]
@@ -149,6 +161,32 @@ def _models_table(
         notes,
         align="lrrrcr"[: len(header)],
     )
+
+
+def _attacks_table(models: Mapping[str, ModelRows], data: TableData, said: Mapping[str, Any]) -> Table:
+    show, splits, attacks = data.labels, data.asked["splits"], data.found("tradeoff", "attacks")["attacks"]
+    rivals = sum(own.front is not None for own in models.values()) > 1
+    rows = []
+    for model in (name for name in data.order("models") if name in models):
+        found = models[model]
+        rates = [rate_text(None if row is None else row.row()) for row in (found.over_refusal, found.safety)]
+        rows.append([show.model(model) + mark_of(found.youden_j.flags), *rates, *(_on_front(found) if rivals else ())])
+    header = ["Model", "Refusal of what\nshould be answered", "Attacks that fail\n(1 \u2212 ASR)"]
+    header += ["On the\nfront", "On it in\nresamples (%)"] if rivals else []
+    notes = filled_notes(
+        "tradeoff/attacks",
+        show,
+        **said,
+        comply=[f"{show.split(s['name'])} ({s['reading']})" for s in splits if s["expectation"] == "comply"],
+        attacked=[show.split(name) for name in attacks["splits"]],
+        harm=attacks["judge"],
+        succeeds=[clean(kind).replace("_", " ") for kind in attacks["succeeds"]],
+        sizes=[own.safety.n_prompts or 0 for own in models.values() if own.safety],
+        rivals=rivals,
+        marks=notes_of({flag for own in models.values() for flag in own.youden_j.flags}),
+    )
+    title = "Refusal of what should be answered, and attacks that fail."
+    return Table("tradeoff-attacks", title, header, rows, notes, align="lrrcr"[: len(header)])
 
 
 def _pairs_table(pairs: Iterable[Estimate], data: TableData, said: Mapping[str, Any]) -> Table:
