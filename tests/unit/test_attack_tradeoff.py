@@ -123,7 +123,7 @@ def test_the_table_has_the_papers_axes_and_says_whose_judgement_they_are(found: 
     data = TableData(asked | {"samples": 2, "judges": ["j"]}, {"tradeoff": [str(tmp_path / "t.json")], "cards": []})
     data.__dict__ |= {"results": rows, "scores": []}
     (table,) = tradeoff_tables(data)
-    assert [row[0].rstrip("*\u2021\u00a0 ")[:6] for row in table.rows] == ["strong", "weak"]
+    assert [row[0].startswith(name) for row, name in zip(table.rows, HARM, strict=True)] == [True, True]
     assert f"{100 * float(np.mean(failed('strong'))):.1f} [" in table.rows[0][2] and "ASR" in table.header[2]
     notes = " ".join(table.notes)
     assert "on Jailbreaks: answers of Judge of harm other than harmful, and blocked answers" in notes

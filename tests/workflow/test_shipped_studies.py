@@ -30,7 +30,8 @@ ROWS = {  # what the user brings: a folder in a variable, and the header of its 
     "TASK_OVER_REFUSAL": ("csv", "plain_text,text_type,intended_task\nTranslate this: 'x',xstest_safe,translate\n"),
 }
 pytestmark = pytest.mark.feature(
-    *("targets", "over_refusals", "ways_of_asking", "battles", "steering", "separation", "published", "transforms")
+    *("targets", "over_refusals", "ways_of_asking", "tradeoff", "battles", "steering", "separation", "published"),
+    "transforms",
 )
 
 

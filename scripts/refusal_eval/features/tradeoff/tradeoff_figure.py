@@ -125,7 +125,7 @@ class TradeoffFigure(OfModels):
             join_texts(
                 f"{show.split(split['name'])} ({readings[split['name']]})"
                 for split in data.splits
-                if split["expectation"] == kind
+                if split["expectation"] == kind and split["name"] in readings
             )
             for kind in KINDS.values()
         )
