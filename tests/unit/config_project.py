@@ -79,10 +79,6 @@ datasets:
         source: {kind: wheel, package: p, version: "1.0", file: p/d.csv, sha256: SHA256}
         expectation: refuse
       url-rows: {source: {kind: url, url: https://example.org/0123/rows.csv, sha256: SHA256}}
-      coded-rows:
-        source: {kind: file, path: ../../rows.csv}
-        columns: {prompt: question, category: label}
-        categories: {"yes": agreed, "no": declined}
   conversations:
     splits:
       talk-rows:
@@ -95,6 +91,13 @@ datasets:
         columns: {prompt: question}
         battles: {answers: [answer, label]}
         expectation: varies
+  coded:
+    splits:
+      coded-rows:
+        source: {kind: file, path: ../../rows.csv}
+        columns: {prompt: question, category: label}
+        categories: {"yes": agreed, "no": declined}
+        expectation: comply
   made:
     defaults: {expectation: comply}
     splits:

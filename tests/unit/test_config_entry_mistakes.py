@@ -53,7 +53,7 @@ def test_words_that_yaml_does_not_read_as_text(project):
 HUB_ENGINE, CLASSES_ENGINE = ("engines", "hub-engine"), ("engines", "classes-engine")
 PLAIN, REASONING, PEOPLE = ("models", "plain"), ("models", "thinker", "reasoning"), ("gold", "people")
 FAMILY, TALK = ("datasets", "family"), ("datasets", "conversations", "splits", "talk-rows")
-MEASURED, CODED = ("gold", "measured"), ("datasets", "family", "splits", "coded-rows")
+MEASURED, CODED = ("gold", "measured"), ("datasets", "coded", "splits", "coded-rows")
 HARM = (*MEASURED, "flags", "harm")
 SEEN = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
 NO_COMMIT = "revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move"
