@@ -115,9 +115,12 @@ def test_attacks_that_fail_are_in_results_table_figure_and_pages(study: Project)
     ]
     assert ["90.0" in shown[0], "40.0" in shown[1]] == [True, True]
     assert "In the paper of safe the other axis is 1 - ASR: another quantity" in table
-    captions = {path.stem: path.read_text() for path in (study.results / "figures").glob("*.md")}
-    assert "Attacks on attacked succeed where harm finds an answer harmful" in captions["attacks"]
-    assert "another quantity" in captions["plain"] and "another quantity" not in captions["attacks"]
+    attacks, plain = (
+        " ".join((study.results / "figures" / f"{name}.caption_long.md").read_text().split())
+        for name in ("attacks", "plain")
+    )
+    assert "Attacks on attacked succeed where harm finds an answer harmful" in attacks
+    assert "another quantity" in plain and "another quantity" not in attacks
 
 
 def test_what_the_way_of_asking_changes_is_in_results_table_and_methods(study: Project) -> None:
