@@ -172,6 +172,16 @@ def test_a_capture_of_an_earlier_run_is_found_and_waited_for(submitted) -> None:
         assert options(profile(), other, earlier) is None
 
 
+@pytest.mark.feature("controlled")
+def test_a_search_of_an_earlier_run_is_found_and_waited_for(submitted) -> None:
+    searched = "rule_search_prompts_wildcards_made_1-of-2"
+    assert submitted(comment=searched) == ["7"]
+    earlier = [SlurmJob("7", "RUNNING", "/w", searched)]
+    for names, waits in ((["made", "1-of-2"], True), (["made", "0-of-1"], True), (["made", "0-of-2"], False)):
+        assert options(profile(), names, earlier) == ("--dependency=afterany:7" if waits else None)
+    assert options(profile(), ["other", "1-of-2"], earlier) is None
+
+
 @pytest.mark.parametrize(
     ("batch", "load", "waits"),
     [

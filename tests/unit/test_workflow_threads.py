@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 from config_project import WHOLE_STUDY
 
+from refusal_eval.features import FEATURES
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import execution_stage
-from refusal_eval.workflow.cluster import gpu_limit
+from refusal_eval.workflow.cluster import gpu_limit, submitted_rules
 
 
 @pytest.fixture
@@ -76,4 +77,6 @@ def test_only_jobs_of_engines_and_captures_go_to_a_cluster(repository):
         for block in re.split(r"^(?=(?:use )?rule )", file.read_text(), flags=re.MULTILINE)[1:]:
             if "    localrule: True" not in block:
                 submitted.add(re.match(r"(?:use rule \w+ as|rule) (\w+)", block)[1])
-    assert submitted == {"generate", "judge", "activations"}
+    of_features = {"search_prompts"} if "controlled" in FEATURES else set()
+    assert submitted == {"generate", "judge", "activations"} | of_features
+    assert submitted == {*submitted_rules(by_load=True), *submitted_rules(by_load=False)}

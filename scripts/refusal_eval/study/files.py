@@ -48,6 +48,7 @@ class File:
         from_verdicts: whether answers and verdicts decide its numbers, so that `verify` can compute it a second time.
         asked: whether `rule all` asks for it even where all that is made of it is there.
         shown: whether people look through its folder, where one that is left over looks like a current one.
+        submitted: whether its jobs load models, so that they are submitted to a cluster and the others are not.
         after: in the row of a feature, the noun of the row before it.
     """
 
@@ -59,6 +60,7 @@ class File:
     from_verdicts: bool = False
     asked: bool = True
     shown: bool = False
+    submitted: bool = False
     after: str = ""
 
     @functools.cached_property
@@ -190,7 +192,11 @@ KERNEL: dict[str, File] = {
     "gold": File(("gold/{gold}.jsonl",), ("gold",), _gold),
     "gold_answers": File((f"answers/{GOLD}/{{gold}}.jsonl",), ("gold",), _gold),
     "activations": File(
-        ("activations/{positions}/{model}/{split}.safetensors",), ("activations",), _captured, of_report=True
+        ("activations/{positions}/{model}/{split}.safetensors",),
+        ("activations",),
+        _captured,
+        of_report=True,
+        submitted=True,
     ),
     # Answers
     "requests": File(("requests/{model}/{split}.jsonl",), ("requests",), _requests),
@@ -200,6 +206,7 @@ KERNEL: dict[str, File] = {
         ("generate",),
         lambda study: _loads(study.generation_batches, study.settings.shards),
         asked=False,
+        submitted=True,
     ),
     "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers", "logged_answers"), _answers),
     # How likely these are, in the place of what else is read of responses.
@@ -217,6 +224,7 @@ KERNEL: dict[str, File] = {
         ("judge",),
         lambda study: _loads(study.judging_batches, study.settings.shards),
         asked=False,
+        submitted=True,
     ),
     "fitted_judges": File(
         ("judges/{judge}/model.json", "judges/{judge}/out_of_fold.jsonl"), ("train_judge",), _learners

@@ -10,9 +10,19 @@ from typing import Any
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, own_jobs, slurm_answer
 from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
 from refusal_eval.study.engine_environment import built_for, lacks_cuda
+from refusal_eval.study.files import file_table
 
-LOADS, CAPTURE = ("generate", "judge"), "activations"  # the rules that are submitted
 STUDY_OF_SCRIPT = re.compile(r"--(configfiles|snakefile) +('[^']+'|\S+)")
+
+
+def submitted_rules(by_load: bool) -> list[str]:
+    """Return the rules that are submitted.
+
+    Args:
+        by_load: those whose jobs are the loads (shards) of one thing, or all others.
+    """
+    files = [file for file in file_table().values() if file.submitted and ("load" in file.wildcards) == by_load]
+    return [rule for file in files for rule in file.rules]
 
 
 def submits(workflow: Any) -> bool:
@@ -92,7 +102,7 @@ def jobs_of_earlier_runs(study_file: str) -> list[SlurmJob]:
 
     None are returned where Slurm does not answer: the jobs themselves look again when they start.
     """
-    heads = tuple(comment_of(rule, [""]) for rule in (*LOADS, CAPTURE))
+    heads = tuple(comment_of(rule, [""]) for rule in (*submitted_rules(True), *submitted_rules(False)))
     try:
         loads = [job for job in own_jobs() if job.comment.startswith(heads)]
         return [job for job in loads if _study_file(job) == Path(study_file).resolve()]
@@ -129,10 +139,10 @@ def shares_requests(comment: str, wildcards: Iterable[Any]) -> bool:
     Of a capture it is one of the same activations.
     """
     wildcards = list(wildcards)
-    if comment == comment_of(CAPTURE, wildcards):
+    if comment in [comment_of(rule, wildcards) for rule in submitted_rules(by_load=False)]:
         return True
     *batch, load = map(str, wildcards)
-    heads = [comment_of(rule, [*batch, ""]) for rule in LOADS]
+    heads = [comment_of(rule, [*batch, ""]) for rule in submitted_rules(by_load=True)]
     other = next((comment.removeprefix(head) for head in heads if comment.startswith(head)), "")
     if LOAD_NAME.fullmatch(other) is None:  # another batch, whose name begins like this one's
         return False

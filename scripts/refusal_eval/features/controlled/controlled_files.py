@@ -29,6 +29,11 @@ def _searches(study: Study) -> list[Names]:
 SEARCH_ITEMS = File(("controlled/{split}/items.json",), ("search_items",), _splits, after="engines")
 # Not asked for: what it found is in the store, and the weights may be gone from the cache.
 SEARCHES = File(
-    ("controlled/{split}/receipts/{load}.json",), ("search_prompts",), _searches, asked=False, after="search_items"
+    ("controlled/{split}/receipts/{load}.json",),
+    ("search_prompts",),
+    _searches,
+    asked=False,
+    submitted=True,
+    after="search_items",
 )
 FOUND_PROMPTS = File(("controlled/{split}/rows.jsonl",), ("found_prompts",), _splits, after="searches")
