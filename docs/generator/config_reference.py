@@ -140,6 +140,10 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Which prompts are kept": "judged.judged_rows:Kept",
                 "Prompts that a model refuses": "controlled.controlled_rows:ControlledRows",
                 "Refusals that are wanted": "controlled.controlled_rows:WantedRefusals",
+                "Prompts that a model writes": "written.written_rows:WrittenRows",
+                "Where a written text is": "written.written_rows:Parse",
+                "What a written text must be": "written.written_rows:Checks",
+                "Prompts in a template": "written.filled_rows:FilledRows",
             }
         ),
     },

@@ -108,6 +108,11 @@ datasets:
       controlled-rows:
         source:
           {kind: controlled, seeds: kept-rows, by: plain, target: plain, refusals: {split: kept-rows, judge: words}}
+      filled-rows: {source: {kind: filled, split: kept-rows, template: ../../ask.md}}
+      written-rows:
+        source:
+          {kind: written, split: kept-rows, by: plain, template: ../../ask.md, parse: {first_line: true},
+           checks: {question: true}}
       reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
@@ -178,6 +183,9 @@ if "judged" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["refused-rows"]
 if "controlled" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["controlled-rows"]
+if "written" not in FEATURES:
+    for split in ("filled-rows", "written-rows"):
+        del CATALOGUE["datasets"]["made"]["splits"][split]
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",

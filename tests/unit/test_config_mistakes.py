@@ -26,7 +26,7 @@ BROKEN = Path(__file__).parent / "test_config_broken"
 
 
 # Sources of rows, keys and models that may be meant.
-@pytest.mark.feature("recorded_logs", "occluded", "judged", "controlled", "transforms")
+@pytest.mark.feature("recorded_logs", "occluded", "judged", "written", "controlled", "transforms")
 def test_all_mistakes_of_a_thoroughly_broken_study(project):
     for name in ("my.yaml", "my.py"):
         shutil.copy(BROKEN / name, name)

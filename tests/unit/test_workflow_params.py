@@ -226,7 +226,7 @@ OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
     *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens"),
 )
-WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms")
+WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),

@@ -41,6 +41,7 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     of_hosted |= {name for name in definitions() if name.endswith("_model_alone") or name.startswith("cost_")}
     of_states = {name for name in definitions() if name.startswith(("separation_", "aqi_"))}  # see test_aqi_study.py
     of_transforms = {"untransformed", "untransformed_because"}  # see test_transformed_prompts.py
+    of_transforms |= {"written_rows", "not_written_because"}  # see test_written_prompts.py
     of_tokens = {name for name in definitions() if name.startswith("refusal_token_")}  # test_refusal_tokens_study.py
     of_choices = {name for name in definitions() if name.startswith("choice_")}  # see test_choices.py
     of_tasks = {"judge_task_f1"}  # see test_judge_tasks.py

@@ -216,7 +216,7 @@ class CheckedStudy:
                 models += split.source.loads()
                 for read in split.source.reads(name):
                     splits.append(read.split)
-                    models.append(read.model)
+                    models += [read.model] if read.model is not None else []
             splits[:], models[:] = self._known("splits", splits), self._known("models", models)
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:

@@ -184,9 +184,12 @@ class InWheel(Source):
 
 
 class AnswersRead(NamedTuple):
-    """A model's answers to the prompts of a split, or a judge's verdicts on these, that rows are made of."""
+    """A model's answers to the prompts of a split, or a judge's verdicts on these, that rows are made of.
 
-    model: str
+    Without a model it is these prompts themselves.
+    """
+
+    model: str | None
     split: str
     judge: str | None = None
     key: str = "model"  # of the source, which names the model
@@ -195,7 +198,7 @@ class AnswersRead(NamedTuple):
     @property
     def part(self) -> tuple[str, ...]:
         """Its names, as `config.row_chains` has them."""
-        return (self.model, self.split) if self.judge is None else (self.judge, self.model, self.split)
+        return tuple(filter(None, (self.judge, self.model, self.split)))
 
 
 class RowSource(Source):

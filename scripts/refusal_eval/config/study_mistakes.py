@@ -82,6 +82,7 @@ def _made_splits(study: CheckedStudy) -> Iterator[Mistake]:
     """Follow each split that is made of another one, or of what models answered, to what comes from elsewhere."""
     for name, split in study.entries("splits").items():
         source, here = split.source, ("splits", name, "source")
+        # What is wrong with a split that another one brings is said of that one.
         if source.made_of is None or name in study.catalogue.brought:
             continue
         if unknown := study.catalogue.lacks("split", source.made_of):
@@ -103,6 +104,8 @@ def _made_splits(study: CheckedStudy) -> Iterator[Mistake]:
 def _answers_read(study: CheckedStudy, name: str, split: Split) -> Iterator[Mistake]:
     """Yield what is wrong with the models and judges whose answers and verdicts a split is made of."""
     for read in split.source.reads(name):
+        if read.model is None:
+            continue
         if unknown := study.catalogue.lacks("model", read.model):
             yield (read.key,), unknown
             continue

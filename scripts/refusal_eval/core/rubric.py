@@ -105,11 +105,11 @@ def rubric_mistake(path: str | Path, open_allowed: bool = False) -> str | None:
     Args:
         open_allowed: whether it may be such a one all the same, as prompts of other people are.
     """
-    return _within_bounds(path, lambda: _mistake(path, open_allowed))
+    return within_bounds(f"rubric {path}", lambda: _mistake(path, open_allowed))
 
 
-def _within_bounds(path: str | Path, check: Callable[[], str | None]) -> str | None:
-    """Return what a check of a rubric returns, or that the rubric takes too long.
+def within_bounds(template: str, check: Callable[[], str | None]) -> str | None:
+    """Return what a check of a template returns, or that the template takes too long.
 
     The check runs in a process of its own, because nothing else ends a template that computes one large number or text.
     """
@@ -133,7 +133,7 @@ def _within_bounds(path: str | Path, check: Callable[[], str | None]) -> str | N
         message = answer.read()
     if os.waitpid(child, 0)[1] == 0:
         return message or None
-    return f"rubric {path} takes more than {CHECK_SECONDS} s or {CHECK_MEGABYTES} MB for one short answer"
+    return f"{template} takes more than {CHECK_SECONDS} s or {CHECK_MEGABYTES} MB for one short answer"
 
 
 def _mistake(path: str | Path, open_allowed: bool) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from refusal_eval.config.feature_keys import SPLIT_KEYS
 from refusal_eval.config.kinds import ROW_READERS, ROW_SOURCES
-from refusal_eval.config.source_entries import RowSource
+from refusal_eval.config.source_entries import AnswersRead, RowSource
 from refusal_eval.core.files import shown_path
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
@@ -41,12 +41,15 @@ def rows_file(study: Study, source: RowSource, root: Path, name: str = "") -> st
 
 def answer_files(study: Study, split: str) -> list[str]:
     """Return the files with the answers, and the verdicts on them, that the rows of a split are made of."""
-    return [
-        study.paths.of("answers", model=read.model, split=read.split)
-        if read.judge is None
-        else study.paths.of("verdicts", judge=read.judge, model=read.model, split=read.split)
-        for read in study.entries("split")[split].source.reads(split)
-    ]
+    return [_file_read(study, read) for read in study.entries("split")[split].source.reads(split)]
+
+
+def _file_read(study: Study, read: AnswersRead) -> str:
+    if read.model is None:
+        return study.paths.of("prompts", split=read.split)
+    if read.judge is None:
+        return study.paths.of("answers", model=read.model, split=read.split)
+    return study.paths.of("verdicts", judge=read.judge, model=read.model, split=read.split)
 
 
 def making_modules(study: Study, split: str) -> list[Path]:

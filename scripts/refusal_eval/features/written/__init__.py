@@ -1,0 +1,6 @@
+"""Prompts that a model of the catalogue writes from those of another split."""
+
+ROW_SOURCES = {"filled": "filled_rows:FilledRows", "written": "written_rows:WrittenRows"}
+CHECKS = {"written": "written_mistakes:written_mistakes"}
+ANALYSES = {"written": "written_analysis:WrittenAnalysis"}
+TABLES = {"written": "written_table:WrittenTable"}
