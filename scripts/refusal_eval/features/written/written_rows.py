@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from refusal_eval.config.shapes import Entry, FilePath, Number, Slug, Text, Whole
 from refusal_eval.config.source_entries import AnswersRead, RowSource
@@ -26,6 +26,8 @@ LISTS = ("english.yaml", "chinese.yaml")
 
 class Parse(Entry):
     """Where in a writer's answer the text of a row is. Default: all of it, without quotes around it."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     after: Text | None = Field(None, description="What follows this text, where it stands last.")
     json_key: Text | None = Field(
@@ -143,12 +145,12 @@ class WrittenRows(RowSource):
             *(self.checks.at_least, self.checks.at_most, self.checks.question, self.checks.without or ()),
             said=template.runs(ECHO_WORDS),
         )
-        reads = keyword_refusals() if refused is None else None
+        by_words = keyword_refusals() if refused is None else None
         rows = []
         for question in read_jsonl(asked):
             for answer in sorted(by_prompt.get(question["id"], []), key=lambda row: row["sample"]):
-                known = place_of(answer) in (refused or ())
-                rows.append(self._row(question, answer, reads or (lambda _, known=known: known), checking, template))
+                known = refused is not None and place_of(answer) in refused
+                rows.append(self._row(question, answer, by_words or _always(known), checking, template))
         if not rows:
             raise UserError(f"there are no answers of `{self.by}` to write rows of; `{self.split}` has no prompts")
         return rows
@@ -177,6 +179,10 @@ class WrittenRows(RowSource):
         # No prompt can be blank, and that of another row is none that was written: the state says so.
         content = text if state == WRITTEN else text or f"[{state}]"
         return {**kept, **own, **about, "messages": [*before, {**last, "content": content}]}
+
+
+def _always(said: bool) -> Callable[[str], bool]:
+    return lambda answer: said
 
 
 def keyword_refusals() -> Callable[[str], bool]:
