@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from refusal_eval.features.occluded.text_units import sentences, without, words
+from refusal_eval.data.text_units import sentences, without, words
 
 WORDS = {
     "Can I kill time?": ["Can", "I", "kill", "time"],

@@ -150,8 +150,8 @@ class CheckedStudy:
             return all(name in self.catalogue.valid[key] for name in self.names(key)) and isinstance(listed, list)
         return not check(fields_of(Study)[key], listed)[1]
 
-    def valid_items(self, key: str, entry: type[EntryT]) -> dict[int, EntryT]:
-        """Return the items of a list of the study that have no mistake, by their place."""
+    def valid_items(self, key: str, entry: type[EntryT]) -> dict[Any, EntryT]:
+        """Return the items of a list of the study that have no mistake, by their place; of a mapping by their name."""
         return valid_items(entry, self.written.get(key))
 
     def entries(self, section: str) -> dict[str, Any]:

@@ -148,9 +148,10 @@ def valid_keys(entry: type[BaseModel], value: dict[Any, Any]) -> Any:
     return entry.model_construct(**required | valid)
 
 
-def valid_items(annotation: Any, values: Any) -> dict[int, Any]:
-    """Return the items of a list that have no mistake, by their place."""
-    checked = enumerate(check(annotation, value) for value in (values if isinstance(values, list) else ()))
+def valid_items(annotation: Any, values: Any) -> dict[Any, Any]:
+    """Return the items of a list, or of a mapping, that have no mistake, by their place or name."""
+    placed = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
+    checked = ((place, check(annotation, value)) for place, value in placed)
     return {place: item for place, (item, mistakes) in checked if not mistakes}
 
 

@@ -6,12 +6,28 @@ where it is defined (`with_feature_keys`), so that everything that reads its fie
 
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from refusal_eval.config.shapes import Entry
 from refusal_eval.core.registry import Registry
 
 EntryT = TypeVar("EntryT", bound=type[Entry])
+
+
+class PromptRequests(NamedTuple):
+    """How many requests a feature makes of one prompt."""
+
+    of_prompt: Callable[[Mapping[str, Any]], int]  # of a line of prompts/{split}.jsonl
+    of_tokens: Callable[[float], float]  # about how many of a prompt of so many tokens, while there is none yet
+
+
+class FurtherAsked(NamedTuple):
+    """What a key of a study asks one of its models for besides answers, one token each."""
+
+    model: str
+    split: str
+    number: PromptRequests
+
 
 STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
 MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
@@ -32,11 +48,13 @@ class FeatureKeys(Entry):
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
         in_methods: those keys of a study that its methods section speaks of.
         family_requests: noun of the request files of families (`family`), which rules of the feature write.
+        further_requests: noun of the request files of what `further` asks, likewise.
     """
 
     makes_several: ClassVar[str | None] = None
     in_methods: ClassVar[tuple[str, ...]] = ()
     family_requests: ClassVar[str] = ""
+    further_requests: ClassVar[str] = ""
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
@@ -60,6 +78,13 @@ class FeatureKeys(Entry):
         The models of a family share engine loads, which the feature asks for more on each split under this name.
         """
         return None
+
+    def further(self) -> dict[str, FurtherAsked]:
+        """Return what the keys of a study ask its models for besides answers, by the name of each.
+
+        Engine loads of the models' answers ask it too. The name is the first wildcard of its request file.
+        """
+        return {}
 
     def named_columns(self) -> dict[str, Any]:
         """Return the columns that the keys of a split name, as a mapping of these keys."""

@@ -25,7 +25,7 @@ class StudyView:
     samples: int = 1
     primary_judge: str = ""
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    items: Callable[[str, type[Any]], Mapping[int, Any]] = lambda key, entry: {}
+    items: Callable[[str, type[Any]], Mapping[Any, Any]] = lambda key, entry: {}
     seconds: Mapping[str, Any] = field(default_factory=dict)
     written: frozenset[str] = frozenset()
     may_block: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -59,6 +59,52 @@ class FirstTokens(Entry):
     def where(self) -> str:
         """Where its refusals are, as an error says it."""
         return f"in gold `{self.gold}`" if self.gold else f"that `{self.judge}` read in `{self.split}`"
+
+
+class Beginnings(NamedTuple):
+    """Tokens with which refusals begin."""
+
+    token_ids: dict[str, int]  # by the token's text in the vocabulary
+    begins: dict[str, int]  # how many refusals each begins
+    of: int  # how many refusals there are
+
+
+def tokens_that_begin(
+    renderer: Renderer, refusal: FirstTokens, gold: Sequence[Mapping[str, Any]], first_tokens: Sequence[int] = ()
+) -> Beginnings:
+    """Return the tokens that begin enough refusals.
+
+    Gold has lost how its answers began: each counts as it follows the prompt at once, and behind a blank, which
+    models with a SentencePiece tokenizer write first. The form that a model does not write has no probability.
+
+    Args:
+        renderer: of the engine's tokenizer.
+        gold: rows of gold.
+        first_tokens: in place of gold, the first token of each of a model's own refusals.
+
+    Raises:
+        UserError: if none begins enough of them.
+    """
+    begun_with = [{token} for token in first_tokens] or [
+        {
+            token
+            for blank in ("", " ")
+            for token in (renderer.next_token_ids(row["messages"], blank + row["answer"].lstrip()) or [])[:1]
+            if renderer.decode([token]).strip()
+        }
+        for row in gold
+        if row["label"] == REFUSAL
+    ]
+    if not begun_with:
+        raise UserError(f"there are no refusals {refusal.where} to take tokens from; name the texts")
+    counts = Counter(token for tokens in begun_with for token in tokens)
+    least = refusal.share * len(begun_with) - 1e-9
+    kept = sorted(token for token in counts if counts[token] >= least)
+    names = dict(zip(renderer.tokenizer.convert_ids_to_tokens(kept), kept, strict=True))
+    if not kept:
+        where = f"of the {len(begun_with)} refusals {refusal.where}"
+        raise UserError(f"no token begins {refusal.share:.0%} {where}; lower `share`, or name the texts")
+    return Beginnings(names, {name: counts[token] for name, token in names.items()}, len(begun_with))
 
 
 class FirstTokenJudge(SoftJudge, TemplatedJudge):
@@ -171,9 +217,6 @@ class FirstTokenJudge(SoftJudge, TemplatedJudge):
     ) -> dict[str, Any]:
         """Return what `checked` does, and how many refusals begin with each token.
 
-        Gold has lost how its answers began: each counts as it follows the prompt at once, and behind a blank, which
-        models with a SentencePiece tokenizer write first. The form that a model does not write has no probability.
-
         Args:
             renderer: of the engine's tokenizer.
             gold: rows of the gold that `refusals_read` names.
@@ -185,32 +228,15 @@ class FirstTokenJudge(SoftJudge, TemplatedJudge):
         checked = self.checked(renderer, tokenizer_folder)
         if isinstance(self.refusal, list):
             return checked
-        refused = [row for row in gold if row["label"] == REFUSAL]
-        begun_with = [{token} for token in first_tokens] or [
-            {
-                token
-                for blank in ("", " ")
-                for token in (renderer.next_token_ids(row["messages"], blank + row["answer"].lstrip()) or [])[:1]
-                if renderer.decode([token]).strip()
-            }
-            for row in refused
-        ]
-        if not begun_with:
-            raise UserError(f"there are no refusals {self.refusal.where} to take tokens from; name the texts")
-        counts = Counter(token for tokens in begun_with for token in tokens)
-        least, compliance = self.refusal.share * len(begun_with) - 1e-9, checked["token_ids"]
-        kept = sorted(token for token in counts if counts[token] >= least)
-        names = dict(zip(renderer.tokenizer.convert_ids_to_tokens(kept), kept, strict=True))
-        where = f"of the {len(begun_with)} refusals {self.refusal.where}"
-        if not kept:
-            raise UserError(f"no token begins {self.refusal.share:.0%} {where}; lower `share`, or name the texts")
-        if both := [text for text, token in compliance.items() if token in kept]:
-            begun = counts[compliance[both[0]]]
-            raise UserError(f"{both[0]!r} of `compliance` begins {begun} {where}; take it out, or raise `share`")
-        if len(kept) + len(compliance) > MOST_TOKENS:
-            raise UserError(f"at most {MOST_TOKENS} tokens, not {len(kept) + len(compliance)}; raise `share`")
-        begins = {name: counts[token] for name, token in names.items()}
-        return {"token_ids": names | compliance, "refusals": begins, "of": len(begun_with)}
+        found, compliance = tokens_that_begin(renderer, self.refusal, gold, first_tokens), checked["token_ids"]
+        names, begins, of = found.token_ids, found.begins, found.of
+        by_id = {token: begins[name] for name, token in names.items()}
+        if both := [text for text, token in compliance.items() if token in by_id]:
+            begun = f"{by_id[compliance[both[0]]]} of the {of} refusals {self.refusal.where}"
+            raise UserError(f"{both[0]!r} of `compliance` begins {begun}; take it out, or raise `share`")
+        if len(names) + len(compliance) > MOST_TOKENS:
+            raise UserError(f"at most {MOST_TOKENS} tokens, not {len(names) + len(compliance)}; raise `share`")
+        return {"token_ids": names | compliance, "refusals": begins, "of": of}
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return the conversation; the answer plays no part."""

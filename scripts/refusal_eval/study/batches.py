@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from refusal_eval.config.feature_keys import PromptRequests
+
 LOAD_NAME = re.compile(r"\d+-of-\d+")  # what `load_names` makes
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 
@@ -25,6 +27,15 @@ class ModelFamily(NamedTuple):
 
     requests: str  # noun of the request files of what is asked more
     models: list[str]  # in the study's order
+
+
+class Further(NamedTuple):
+    """What a feature asks a model for besides its answers, one token each, in the load of the model's answers."""
+
+    requests: str  # noun of the request files
+    model: str  # whose load it joins
+    splits: list[str]
+    number: PromptRequests | None = None  # how many requests a prompt has; None for one
 
 
 def load_names(shards: int) -> list[str]:

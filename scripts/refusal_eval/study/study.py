@@ -12,7 +12,7 @@ from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.feature_keys import MODEL_KEYS
+from refusal_eval.config.feature_keys import MODEL_KEYS, STUDY_KEYS
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
@@ -23,8 +23,8 @@ from refusal_eval.config.row_chains import RowChains
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell, ModelFamily
-from refusal_eval.study.files import refuse_unknown_needs
+from refusal_eval.study.batches import GOLD, Cell, Further, ModelFamily
+from refusal_eval.study.files import file_of, refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
 # Ends of the names of batches, which no entry has: of those whose requests wait for verdicts, and of those whose
@@ -97,7 +97,7 @@ class Study:
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
             entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
-            items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
+            items=lambda key, _: _by_place(getattr(self.settings, key)),
             written=frozenset(name for name, gold in self.gold.items() if not gold.is_peoples),
             may_block=self.may_block,
             has_c=any(
@@ -227,8 +227,8 @@ class Study:
         further = (cell for cell in self.further_cells if cell.judge is None)
         cells += [cell for cell in further if self.every_model[cell.model].asks_engine]
         asked = [(self.every_model[cell.model].engine_name, cell) for cell in cells]
-        for family, of in self.families.items():
-            asked += [(self.models[of.models[0]].engine_name, Cell(family, split)) for split in self.splits]
+        for name, of in self.further.items():
+            asked += [(self.models[of.model].engine_name, Cell(name, split)) for split in of.splits]
         return self._batches(asked)
 
     @cached_property
@@ -244,16 +244,19 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
+            further = self.further.get(cell.model) if cell.judge is None else None
+            model = further.model if further else cell.model
             # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
-            whole = (cell.model,) if cell.model in self.with_own_loads else ()
-            shared = self._family_of.get(cell.model, cell.model) if cell.judge is None else cell.model
+            whole = (model,) if model in self.with_own_loads else ()
+            shared = self._family_of.get(model, model) if cell.judge is None else model
             parts = {"engine": whole, "model": (shared,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
             reads = cell.judge is not None and (self.judges[cell.judge].reads() or self._taught_by(cell.judge))
             after = AFTER_OTHERS if reads else None
             # One load for all of an engine's cells would wait for answers that it has to give itself.
-            level = LEVEL.format(self.level(cell)) if self.level(cell) else None
+            depth = self.level(Cell(model, cell.split, cell.judge))
+            level = LEVEL.format(depth) if depth else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, level, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -304,6 +307,16 @@ class Study:
         return found
 
     @cached_property
+    def further(self) -> dict[str, Further]:
+        """What features ask its models for besides their answers, by what stands for a model's name in such cells."""
+        found = {name: Further(of.requests, of.models[0], list(self.splits)) for name, of in self.families.items()}
+        for keys in map(STUDY_KEYS.get, STUDY_KEYS.names()):
+            for name, asked in keys.further(self.settings).items():
+                cell_name = f"{keys.further_requests}/{name}"  # no model has a slash in its name
+                found[cell_name] = Further(keys.further_requests, asked.model, [asked.split], asked.number)
+        return found
+
+    @cached_property
     def _family_of(self) -> dict[str, str]:
         return {model: name for name, family in self.families.items() for model in family.models}
 
@@ -311,8 +324,10 @@ class Study:
         """Return the request file of a cell."""
         if cell.judge:
             return self.paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
-        family = self.families.get(cell.model)
-        return self.paths.of(family.requests if family else "requests", model=cell.model, split=cell.split)
+        if (further := self.further.get(cell.model)) is None:
+            return self.paths.of("requests", model=cell.model, split=cell.split)
+        names = cell.model.rpartition("/")[2], cell.split
+        return self.paths.of(further.requests, **dict(zip(file_of(further.requests).wildcards, names, strict=False)))
 
     @property
     def changes(self) -> list[Change]:
@@ -358,3 +373,8 @@ class Study:
     def judges_by(self, way: Way) -> list[str]:
         """Return the judges that make their verdicts in this way (see `JudgeEntry`)."""
         return [name for name, judge in self.judges.items() if judge.way == way]
+
+
+def _by_place(items: Any) -> Mapping[Any, Any]:
+    """Return the items of a list by their place; a mapping as it is."""
+    return items if isinstance(items, Mapping) else dict(enumerate(items or ()))

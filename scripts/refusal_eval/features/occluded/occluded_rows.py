@@ -10,9 +10,8 @@ from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.texts import is_blank
-from refusal_eval.features.occluded.text_units import Span, sentences, without, words
+from refusal_eval.data.text_units import UNITS, without
 
-UNITS: Mapping[str, Callable[[str], list[Span]]] = {"word": words, "sentence": sentences}
 KEPT = ["word", "begin", "end"]
 # About how many tokens one of them has, for a plan.
 _TOKENS = {"word": 1.35, "sentence": 20.0}

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.ask.requests import Request, read_requests
+from refusal_eval.config.feature_keys import PromptRequests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
@@ -109,10 +110,10 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
                 own_cell = evaluated and (judge, name) in study.read_pairs
                 if own_cell or Cell(name, split, judge) in further:
                     work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
-    for family, split in itertools.product(study.families, study.splits):
-        # One token behind each prompt, whatever K is.
-        own = texts[split]
-        work[Cell(family, split)] = CellWork(own.count, own.count, own.tokens, 1.0, 1, own.known)
+    for name, further in study.further.items():
+        for split in further.splits:
+            # One token behind each prompt, whatever K is.
+            work[Cell(name, split)] = _further_work(study, split, texts[split], further.number, current)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
         work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
@@ -148,14 +149,14 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
     for cell, estimate in whole.items():
         samples = study.settings.samples if cell.model == GOLD else study.samples_of(cell.split)
         file, of_answers = Path(study.request_file(cell)), cell.judge is not None and cell.model != GOLD
-        asked = cell.judge is not None or cell.model in study.families or study.every_model[cell.model].asks_engine
+        asked = cell.judge is not None or cell.model in study.further or study.every_model[cell.model].asks_engine
         if not file.is_file() or not asked:
             continue
         if str(file) not in current.files or (of_answers and current.samples != study.settings.samples):
             work[cell] = dataclasses.replace(estimate, outdated=True)
         # Answers that are still to come will be judged, and no file knows of them yet.
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
-            once = cell.judge is not None or cell.model in study.families
+            once = cell.judge is not None or cell.model in study.further
             receipts = study.paths.receipts("judge" if cell.judge else "generate", study.batch_of[cell])
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             try:
@@ -163,6 +164,16 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
             except UserError as error:  # `status` and the next run report it, too
                 LOG.warning("%s; what the store has of %s is not counted", error, cell)
     return work
+
+
+def _further_work(study: Study, split: str, texts: Texts, number: PromptRequests | None, current: StudyNow) -> CellWork:
+    """Return the work of what a feature asks for besides answers: counted where the prompts are here."""
+    made, requests, known = Path(study.paths.of("prompts", split=split)), texts.count, texts.known
+    if number is not None and made.is_file() and str(made) in current.files:
+        requests = sum(map(number.of_prompt, read_jsonl(made)))
+    elif number is not None:
+        requests, known = round(texts.count * number.of_tokens(texts.tokens)), ASSUMED
+    return CellWork(requests, requests, texts.tokens, 1.0, 1, known)
 
 
 def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: float = 0.0) -> CellWork:

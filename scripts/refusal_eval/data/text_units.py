@@ -7,7 +7,7 @@ hiragana are words of one character, an emoji with all that belongs to it is one
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 _JOINTS = frozenset("'\u2019\u02bc-\u2010\u2011.\u00b7")  # between two letters or digits
@@ -48,6 +48,9 @@ def sentences(text: str) -> list[Span]:
             found.append(Span(first, first + len(inside.strip())))
         begin = end
     return found
+
+
+UNITS: Mapping[str, Callable[[str], list[Span]]] = {"word": words, "sentence": sentences}
 
 
 def without(text: str, span: Span) -> str:

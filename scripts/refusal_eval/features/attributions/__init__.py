@@ -1,0 +1,12 @@
+"""Attributions: how much each word of a prompt contributes to a refusal (docs/how-to/attributions.md)."""
+
+RULES = ["attributions"]
+FILES = {
+    "attribution_requests": "attribution_files:ATTRIBUTION_REQUESTS",
+    "attribution_values": "attribution_files:ATTRIBUTION_VALUES",
+}
+STUDY_KEYS = {"attributions": "attribution_keys:AttributionKeys"}
+CHECKS = {"attributions": "attribution_mistakes:attribution_mistakes"}
+ANALYSES = {"attributions": "attributions_analysis:AttributionsAnalysis"}
+TABLES = {"attributions": "attributions_table:AttributionsTable"}
+FIGURES = {"attributions": "attributions_figure:AttributionsFigure"}

@@ -1,0 +1,85 @@
+"""The key `attributions` of a study file."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.feature_keys import FeatureKeys, FurtherAsked, PromptRequests
+from refusal_eval.config.shapes import Entry, Slug, Text
+from refusal_eval.features.attributions.left_out import asked_about, asked_prompts
+from refusal_eval.judges.first_token_judge import MOST_TOKENS, FirstTokens
+
+
+class Attribution(Entry):
+    """How much each word of the prompts of a split contributes to the score of a model's refusal
+    (docs/how-to/attributions.md)."""
+
+    model: Slug = Field(description="Model of the study.")
+    split: Slug = Field(description="Split of the study.")
+    score: Literal["refusal_start"] = Field(
+        description="What words contribute to. `refusal_start`: the logarithm of the probability that the reply begins "
+        "with one of the tokens of `refusal`."
+    )
+    method: Literal["leave_one_out"] = Field(
+        description="How. `leave_one_out`: the score of the prompt minus that of the prompt without the word."
+    )
+    unit: Literal["word", "sentence"] = Field("word", description="What is left out, as splits of kind `occluded` do.")
+    refusal: Annotated[list[Text], Field(min_length=1, max_length=MOST_TOKENS)] | FirstTokens = Field(
+        description="Texts with which a refusal begins, each one token behind the prompt; or `{gold: NAME}`: the "
+        "tokens with which the refusals of that gold begin (as for judges of kind `first_token`)."
+    )
+    focus: Text | None = Field(
+        "focus",
+        description="Column of the split (`columns.keep`) with the word or words that are to be found. With null there "
+        "are values and the figure, and no table.",
+    )
+    refused: Literal["only"] | None = Field(
+        None,
+        description="`only`: the table is of the prompts that the model refuses, by the primary judge: more than half "
+        "of its answers, in the split's headline reading.",
+    )
+
+    @model_validator(mode="after")
+    def _known_before_any_answer(self) -> Attribution:
+        if isinstance(self.refusal, FirstTokens) and self.refusal.gold is None:
+            raise ValueError(
+                "`refusal` cannot be taken from the model's own answers, with which these requests share an engine "
+                "load; name `gold`, or the texts"
+            )
+        if isinstance(self.refusal, list) and len(set(self.refusal)) < len(self.refusal):
+            raise ValueError("`refusal` names a text twice")
+        return self
+
+    @property
+    def gold(self) -> str | None:
+        """The gold whose refusals give the tokens; None where texts are named."""
+        return self.refusal.gold if isinstance(self.refusal, FirstTokens) else None
+
+
+class AttributionKeys(FeatureKeys):
+    """What a study attributes."""
+
+    in_methods: ClassVar[tuple[str, ...]] = ("attributions",)
+    further_requests: ClassVar[str] = "attribution_requests"
+
+    attributions: dict[Slug, Attribution] = Field(
+        {},
+        description="How much each word of prompts contributes to a refusal, by a name of your choice "
+        "(docs/how-to/attributions.md).",
+    )
+
+    def further(self) -> dict[str, FurtherAsked]:
+        """Return the requests of each attribution: the prompt, and the prompt without each unit."""
+        return {
+            name: FurtherAsked(
+                one.model,
+                one.split,
+                PromptRequests(
+                    lambda row, unit=one.unit: len(asked_prompts(row, unit)),  # type: ignore[misc]
+                    lambda tokens, unit=one.unit: asked_about(tokens, unit),  # type: ignore[misc]
+                ),
+            )
+            for name, one in self.attributions.items()
+        }

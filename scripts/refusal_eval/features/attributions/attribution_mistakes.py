@@ -1,0 +1,59 @@
+"""What is wrong with the attributions of a study, by the study around them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from refusal_eval.config.checked_study import CheckedStudy
+from refusal_eval.config.kinds import CHANGES
+from refusal_eval.config.problems import Mistake
+from refusal_eval.config.protocol import DEFAULT
+from refusal_eval.core.hints import nearest
+from refusal_eval.features.attributions.attribution_keys import Attribution
+
+NEEDS = "label_probabilities"  # a capability of engines
+# What makes the first token of a reply another one, changes the prompt, or leaves no engine to ask.
+NOT_WITH = ("prefill", "reasoning", "recorded")
+
+
+def attribution_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield names that are not the study's, and models and splits whose words cannot be left out."""
+    for name, one in study.valid_items("attributions", Attribution).items():
+        here = ("attributions", name)
+        for key, value in (("model", one.model), ("split", one.split), ("gold", one.gold)):
+            section = {"model": "models", "split": "splits", "gold": "gold"}[key]
+            if value is not None and value not in study.names(section) and (study.all_known(section) or key == "gold"):
+                place = ("refusal", "gold") if key == "gold" else (key,)
+                known = study.names(section)
+                yield (*here, *place), f"`{value}` is not one of `{section}` of the study{nearest(value, known)}"
+        if study.settings.protocol != DEFAULT:
+            message = (
+                f"prompts are asked as templates render them, and not as `protocol: {study.settings.protocol}` does"
+            )
+            yield here, f"{message}; leave one of them out"
+        if (model := study.models.get(one.model)) is not None:
+            yield from (((*here, "model"), message) for message in _wrong_with_model(study, one.model, model))
+        if (split := study.splits.get(one.split)) is not None:
+            yield from (((*here, *path), message) for path, message in _wrong_with_split(one, split))
+        if one.refused and one.model in study.models and one.model not in study.view.read_by(study.view.primary_judge):
+            judge = study.view.primary_judge
+            yield (*here, "refused"), f"the primary judge `{judge}` does not read the answers of `{one.model}`"
+
+
+def _wrong_with_model(study: CheckedStudy, name: str, model: Any) -> Iterator[str]:
+    for key in (*NOT_WITH, *CHANGES.names()):
+        if getattr(model, key, None) is not None:
+            yield f"`{name}` has `{key}`, which attributions do not support; name a model without"
+    engine = study.engine_of(model)
+    if engine is not None and NEEDS not in engine.able():
+        message = f"engine `{model.engine}` (kind {engine.kind}) does not give the probabilities of named tokens"
+        yield f"{message}; name a model of an engine that does, such as kind vllm"
+
+
+def _wrong_with_split(one: Attribution, split: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    if split.dialogue:
+        yield ("split",), f"`{one.split}` has dialogues, which attributions do not support; name another split"
+    kept = split.columns.keep or []
+    if one.focus is not None and one.focus not in kept:
+        hint = nearest(one.focus, kept) if kept else ""
+        message = f"split `{one.split}` keeps no column `{one.focus}` (`columns.keep`){hint}"
+        yield ("focus",), f"{message}; name the column with the words to be found, or `focus: null` for none"
