@@ -66,6 +66,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Choices between refusal tokens": "refusal_tokens.token_keys:TokenChoice",
                 "Choice": "choices.choices_keys:Choice",
                 "Attacked prompts": "tradeoff.tradeoff_keys:Attacks",
+                "Attribution": "attributions.attribution_keys:Attribution",
             }
         ),
         "Prompt sample": datasets.PromptSample,

@@ -45,6 +45,7 @@ NOT_FITTING = (
     "separation",
     "who_refused",
     "refusal_tokens",
+    "attributions",
 )  # the study has nothing for them
 FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 

@@ -217,7 +217,8 @@ OF_ACTIVATIONS = {
 }
 
 # A figure of every kind; `turns` needs dialogues, `dose_response` steered models, `battles` battles, `who_refused`
-# hosted models and `refusal_tokens` models with such tokens, which the study above has none of.
+# hosted models, `refusal_tokens` models with such tokens and `attributions` an attribution, which the study above has
+# none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -234,6 +235,7 @@ FIGURES = [
     {"name": "m", "kind": "battles"},
     {"name": "n", "kind": "who_refused"},
     {"name": "o", "kind": "refusal_tokens"},
+    {"name": "p", "kind": "attributions", "attribution": "words"},
 ]
 
 

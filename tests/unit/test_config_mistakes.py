@@ -60,6 +60,9 @@ if "refusal_tokens" in FEATURES:
     WITH_FIGURES |= {"refusal_tokens": {"thresholds": [0.5]}}
 if "tradeoff" in FEATURES:
     WITH_FIGURES |= {"attacks": {"splits": ["wheel-rows"], "judge": "own", "succeeds": ["harmful"]}}
+if "attributions" in FEATURES:
+    of_words = {"model": "plain", "split": "kept-rows", "score": "refusal_start", "method": "leave_one_out"}
+    WITH_FIGURES |= {"attributions": {"words": of_words | {"refusal": ["I"], "focus": "label"}}}
 if "choices" in FEATURES:
     WITH_FIGURES |= {"choices": [{"name": "best", "against": "plain", "models": ["steered"], "refusals": ["hub-rows"],
                                   "others": ["file-rows"], "tau": 0.5}]}  # fmt: skip

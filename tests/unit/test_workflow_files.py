@@ -295,7 +295,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     unasked = {
         *("protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"),
         *("over_refusals", "separation", "choices", "transforms", "refusal_tokens", "judge_tasks"),
-        *("ways_of_asking", "written"),
+        *("ways_of_asking", "written", "attributions"),
     }
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
@@ -316,6 +316,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "separation",
         "transforms",
         "refusal_tokens",
+        "attributions",
         "judge_tasks",
         "written",
     }

@@ -224,7 +224,7 @@ def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_n
 ERRORS = ("judge_errors", "judge_errors_differences")
 OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
-    *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens"),
+    *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens", "attributions"),
 )
 WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written")
 COMPARED = ("comparisons", "comparisons_matrix")
