@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -167,28 +168,37 @@ def pieces_of(text: str, units: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
 
 
 def lines_of(text: str, units: Sequence[Mapping[str, Any]], width: float) -> list[list[Piece]]:
-    """Return the parts of a text line by line, none wider than `width` points where its words are not.
+    """Return the parts of a text line by line, none wider than `width` points where no part alone is.
 
-    White space is one blank; a unit with blanks, as a sentence, may be broken at these.
+    Lines break at white space, which is one blank; a part between blanks that is wider than a line also breaks between
+    units, as text without blanks does.
     """
     lines: list[list[Piece]] = [[]]
     room = width
-    for piece in pieces_of(text, units):
-        parts = visible(" ".join(piece.text.split("\n"))).split(" ")
-        for place, part in enumerate(parts):
-            word = ("" if place == 0 else " ") + clean(part)
-            if not word:
-                continue
-            if text_width(word) > room and lines[-1] and word.startswith(" "):
+    for chunk in _chunks(text, units):
+        groups = [chunk] if sum(text_width(piece.text) for piece in chunk) <= width else [[piece] for piece in chunk]
+        for place, group in enumerate(groups):
+            inside = bool(lines[-1]) and lines[-1][-1].unit is group[0].unit  # of a sentence, blanks are a part
+            blank = [Piece(" ", group[0].unit if inside else None)] if lines[-1] and not place else []
+            wide = sum(text_width(piece.text) for piece in (*blank, *group))
+            if lines[-1] and wide > room:
                 lines.append([])
-                room, word = width, word.lstrip()
-            elif text_width(word) > room and lines[-1] and piece.unit is not None:
-                lines.append([])
-                room = width
-            if word:
-                lines[-1].append(Piece(word, piece.unit))
-                room -= text_width(word)
+                room, wide, blank = width, wide - sum(text_width(piece.text) for piece in blank), []
+            lines[-1] += [*blank, *group]
+            room -= wide
     return [line for line in lines if line]
+
+
+def _chunks(text: str, units: Sequence[Mapping[str, Any]]) -> list[list[Piece]]:
+    """Return what stands between the white space of a text, each in its parts."""
+    chunks: list[list[Piece]] = [[]]
+    for piece in pieces_of(text, units):
+        for place, part in enumerate(re.split(r"\s+", piece.text)):
+            if place:
+                chunks.append([])
+            if shown := clean(visible(part)):
+                chunks[-1].append(Piece(shown, piece.unit))
+    return [chunk for chunk in chunks if chunk]
 
 
 def _side() -> float:
@@ -222,11 +232,10 @@ def _draw_line(ax: Axes, line: Sequence[Piece], left: float, top: float, most: f
     for piece in line:
         wide = text_width(piece.text)
         if piece.unit is not None:
-            blank = text_width(" ") if piece.text.startswith(" ") else 0.0
-            box = (left + blank - _PAD, top + 1), wide - blank + 2 * _PAD, _LINE - 2
+            box = (left - _PAD, top + 1), wide + 2 * _PAD, _LINE - 2
             ax.add_patch(Rectangle(*box, facecolor=colour(piece.unit["value"], most), edgecolor="none", zorder=0))
             if piece.unit[EXACT]:
-                ax.plot([left + blank, left + wide], [top + _LINE - 1.5] * 2, color=INK, linewidth=0.8, zorder=2)
+                ax.plot([left, left + wide], [top + _LINE - 1.5] * 2, color=INK, linewidth=0.8, zorder=2)
         ax.text(left, top + _LINE / 2, piece.text, va="center", zorder=1, parse_math=False)
         left += wide
 
