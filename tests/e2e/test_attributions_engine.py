@@ -50,7 +50,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("attributions") / "project")
     rows = [{"prompt": text, "focus": focus} for text, focus in zip(PROMPTS, FOCUS, strict=True)]
     (project.folder / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (project.folder / "words.yaml").write_text("refusal_openings: ['ii']\n")
+    (project.folder / "words.yaml").write_text("refusal_openings: ['iiii']\n")
     catalogue: dict[str, Any] = json.loads(json.dumps(CATALOGUE)) | {
         "gold": {},
         "judges": {"words": CATALOGUE["judges"]["words"]},

@@ -44,7 +44,9 @@ class Ranked:
         """Return some of the prompts, by their places."""
         rows = sorted(kept)
         return Ranked(
-            *([values[row] for row in rows] for values in (self.prompts, self.clusters, self.categories)),
+            [self.prompts[row] for row in rows],
+            [self.clusters[row] for row in rows],
+            [self.categories[row] for row in rows],
             {rule: found[rows] for rule, found in self.found.items()},
         )
 

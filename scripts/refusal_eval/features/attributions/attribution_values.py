@@ -32,10 +32,10 @@ def valued(
         scores: by `request_id`.
         focus: the column with the words to be found; None for none.
     """
-    whole, *left = asked_prompts(prompt, unit) or [None]
-    score = scores.get(prompt["id"]) if whole is not None else None
-    text, found = prompt["messages"][-1]["content"], []
-    for span, _ in left:
+    asked = asked_prompts(prompt, unit)
+    score = scores.get(prompt["id"]) if asked else None
+    text, found = prompt["messages"][-1]["content"], list[dict[str, Any]]()
+    for span, _ in asked[1:]:
         assert span is not None
         without = scores.get(request_id(prompt["id"], span))
         value = None if score is None or without is None else round(score - without, DIGITS)
