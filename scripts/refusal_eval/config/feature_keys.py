@@ -21,7 +21,7 @@ class PromptRequests(NamedTuple):
     of_tokens: Callable[[float], float]  # about how many of a prompt of so many tokens, while there is none yet
 
 
-class FurtherAsked(NamedTuple):
+class ProbeAsked(NamedTuple):
     """What a key of a study asks one of its models for besides answers, one token each."""
 
     model: str
@@ -48,13 +48,13 @@ class FeatureKeys(Entry):
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
         in_methods: those keys of a study that its methods section speaks of.
         family_requests: noun of the request files of families (`family`), which rules of the feature write.
-        further_requests: noun of the request files of what `further` asks, likewise.
+        probe_requests: noun of the request files of what `probes` asks, likewise.
     """
 
     makes_several: ClassVar[str | None] = None
     in_methods: ClassVar[tuple[str, ...]] = ()
     family_requests: ClassVar[str] = ""
-    further_requests: ClassVar[str] = ""
+    probe_requests: ClassVar[str] = ""
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
@@ -79,7 +79,7 @@ class FeatureKeys(Entry):
         """
         return None
 
-    def further(self) -> dict[str, FurtherAsked]:
+    def probes(self) -> dict[str, ProbeAsked]:
         """Return what the keys of a study ask its models for besides answers, by the name of each.
 
         Engine loads of the models' answers ask it too. The name is the first wildcard of its request file.

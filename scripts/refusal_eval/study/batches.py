@@ -29,7 +29,7 @@ class ModelFamily(NamedTuple):
     models: list[str]  # in the study's order
 
 
-class Further(NamedTuple):
+class Probe(NamedTuple):
     """What a feature asks a model for besides its answers, one token each, in the load of the model's answers."""
 
     requests: str  # noun of the request files

@@ -132,7 +132,7 @@ def _captured(study: Study) -> list[Names]:
 
 
 def _requests(study: Study) -> list[Names]:
-    cells = (cell for cell in study.batch_of if cell.judge is None and cell.model not in study.further)
+    cells = (cell for cell in study.batch_of if cell.judge is None and cell.model not in study.probes)
     asked = [(cell.model, cell.split) for cell in cells]
     return [*asked, *((model, split) for _, model, split in _captured(study))]
 

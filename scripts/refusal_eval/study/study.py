@@ -23,7 +23,7 @@ from refusal_eval.config.row_chains import RowChains
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell, Further, ModelFamily
+from refusal_eval.study.batches import GOLD, Cell, ModelFamily, Probe
 from refusal_eval.study.files import file_of, refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
@@ -227,7 +227,7 @@ class Study:
         further = (cell for cell in self.further_cells if cell.judge is None)
         cells += [cell for cell in further if self.every_model[cell.model].asks_engine]
         asked = [(self.every_model[cell.model].engine_name, cell) for cell in cells]
-        for name, of in self.further.items():
+        for name, of in self.probes.items():
             asked += [(self.models[of.model].engine_name, Cell(name, split)) for split in of.splits]
         return self._batches(asked)
 
@@ -244,8 +244,8 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            further = self.further.get(cell.model) if cell.judge is None else None
-            model = further.model if further else cell.model
+            probe = self.probes.get(cell.model) if cell.judge is None else None
+            model = probe.model if probe else cell.model
             # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (model,) if model in self.with_own_loads else ()
             shared = self._family_of.get(model, model) if cell.judge is None else model
@@ -307,13 +307,13 @@ class Study:
         return found
 
     @cached_property
-    def further(self) -> dict[str, Further]:
+    def probes(self) -> dict[str, Probe]:
         """What features ask its models for besides their answers, by what stands for a model's name in such cells."""
-        found = {name: Further(of.requests, of.models[0], list(self.splits)) for name, of in self.families.items()}
+        found = {name: Probe(of.requests, of.models[0], list(self.splits)) for name, of in self.families.items()}
         for keys in map(STUDY_KEYS.get, STUDY_KEYS.names()):
-            for name, asked in keys.further(self.settings).items():
-                cell_name = f"{keys.further_requests}/{name}"  # no model has a slash in its name
-                found[cell_name] = Further(keys.further_requests, asked.model, [asked.split], asked.number)
+            for name, asked in keys.probes(self.settings).items():
+                cell_name = f"{keys.probe_requests}/{name}"  # no model has a slash in its name
+                found[cell_name] = Probe(keys.probe_requests, asked.model, [asked.split], asked.number)
         return found
 
     @cached_property
@@ -324,10 +324,10 @@ class Study:
         """Return the request file of a cell."""
         if cell.judge:
             return self.paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
-        if (further := self.further.get(cell.model)) is None:
+        if (probe := self.probes.get(cell.model)) is None:
             return self.paths.of("requests", model=cell.model, split=cell.split)
         names = cell.model.rpartition("/")[2], cell.split
-        return self.paths.of(further.requests, **dict(zip(file_of(further.requests).wildcards, names, strict=False)))
+        return self.paths.of(probe.requests, **dict(zip(file_of(probe.requests).wildcards, names, strict=False)))
 
     @property
     def changes(self) -> list[Change]:

@@ -147,7 +147,7 @@ def identity_files_of_all(study: Study) -> dict[str, list[str]]:
 
 def loaded_files(study: Study, batch: str) -> dict[str, list[str]]:
     """Return the files of the changes of a batch's models that its load is given, by the change's name."""
-    models = sorted({cell.model for cell in study.generation_batches[batch]} - set(study.further))
+    models = sorted({cell.model for cell in study.generation_batches[batch]} - set(study.probes))
     asked = [(change, model) for model in models for change in changes_of(study.every_model[model])]
     return {
         name: [f for change, model in asked if change.name == name for f in change.loaded_files(study.paths, model)]

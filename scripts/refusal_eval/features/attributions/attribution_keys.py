@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.feature_keys import FeatureKeys, FurtherAsked, PromptRequests
+from refusal_eval.config.feature_keys import FeatureKeys, ProbeAsked, PromptRequests
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.features.attributions.left_out import asked_about, asked_prompts
 from refusal_eval.judges.first_token_judge import MOST_TOKENS, FirstTokens
@@ -62,7 +62,7 @@ class AttributionKeys(FeatureKeys):
     """What a study attributes."""
 
     in_methods: ClassVar[tuple[str, ...]] = ("attributions",)
-    further_requests: ClassVar[str] = "attribution_requests"
+    probe_requests: ClassVar[str] = "attribution_requests"
 
     attributions: dict[Slug, Attribution] = Field(
         {},
@@ -70,10 +70,10 @@ class AttributionKeys(FeatureKeys):
         "(docs/how-to/attributions.md).",
     )
 
-    def further(self) -> dict[str, FurtherAsked]:
+    def probes(self) -> dict[str, ProbeAsked]:
         """Return the requests of each attribution: the prompt, and the prompt without each unit."""
         return {
-            name: FurtherAsked(
+            name: ProbeAsked(
                 one.model,
                 one.split,
                 PromptRequests(

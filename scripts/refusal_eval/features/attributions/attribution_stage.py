@@ -27,7 +27,7 @@ def gold_files(study: Study, name: str) -> list[str]:
 
 def receipts(study: Study, name: str) -> list[str]:
     """Return the receipts of the batch that executes the requests of an attribution."""
-    cell = Cell(f"{AttributionKeys.further_requests}/{name}", attributions_of(study)[name].split)
+    cell = Cell(f"{AttributionKeys.probe_requests}/{name}", attributions_of(study)[name].split)
     return study.paths.receipts("generate", study.batch_of[cell])
 
 

@@ -110,10 +110,10 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
                 own_cell = evaluated and (judge, name) in study.read_pairs
                 if own_cell or Cell(name, split, judge) in further:
                     work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
-    for name, further in study.further.items():
-        for split in further.splits:
+    for name, probe in study.probes.items():
+        for split in probe.splits:
             # One token behind each prompt, whatever K is.
-            work[Cell(name, split)] = _further_work(study, split, texts[split], further.number, current)
+            work[Cell(name, split)] = _probe_work(study, split, texts[split], probe.number, current)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
         work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
@@ -149,14 +149,14 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
     for cell, estimate in whole.items():
         samples = study.settings.samples if cell.model == GOLD else study.samples_of(cell.split)
         file, of_answers = Path(study.request_file(cell)), cell.judge is not None and cell.model != GOLD
-        asked = cell.judge is not None or cell.model in study.further or study.every_model[cell.model].asks_engine
+        asked = cell.judge is not None or cell.model in study.probes or study.every_model[cell.model].asks_engine
         if not file.is_file() or not asked:
             continue
         if str(file) not in current.files or (of_answers and current.samples != study.settings.samples):
             work[cell] = dataclasses.replace(estimate, outdated=True)
         # Answers that are still to come will be judged, and no file knows of them yet.
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
-            once = cell.judge is not None or cell.model in study.further
+            once = cell.judge is not None or cell.model in study.probes
             receipts = study.paths.receipts("judge" if cell.judge else "generate", study.batch_of[cell])
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             try:
@@ -166,7 +166,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
     return work
 
 
-def _further_work(study: Study, split: str, texts: Texts, number: PromptRequests | None, current: StudyNow) -> CellWork:
+def _probe_work(study: Study, split: str, texts: Texts, number: PromptRequests | None, current: StudyNow) -> CellWork:
     """Return the work of what a feature asks for besides answers: counted where the prompts are here."""
     made, requests, known = Path(study.paths.of("prompts", split=split)), texts.count, texts.known
     if number is not None and made.is_file() and str(made) in current.files:
