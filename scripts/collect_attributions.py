@@ -45,4 +45,5 @@ def main(files: Any, store_dir: str, how: Mapping[str, Any], outputs: Any) -> No
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, store, how = snakemake.input, snakemake.config["store_dir"], snakemake.params.how
-    when_stored(lambda: main(files, store, how, snakemake.output))
+    out = snakemake.output
+    when_stored(lambda: main(files, store, how, out))
