@@ -154,7 +154,10 @@ def test_a_prompt_whose_answers_have_no_label_is_never_kept_on_a_guess():
         (judged("one", "plane", "words"), "source.model: there is no model `plane` in the catalogue; did you mean"),
         (judged("one", "plain", "wordz"), "source.judge: `wordz` is not one of the study's `judges`; did you mean"),
         (judged("hard", "plain", "words"), "in a circle: hard -> hard"),
-        (judged("one", "plain", "words", label="refused"), "source.keep.label: must be `refusal`, `partial` or `compliance`"),
+        (
+            judged("one", "plain", "words", label="refused"),
+            "source.keep.label: must be `refusal`, `partial` or `compliance`",
+        ),
         (judged("one", "plain", "words", label="refusal", at_least=0.5, at_most=0.5), "`at_least` or `at_most`"),
         (judged("one", "old", "words"), "source.model: the answers of `old` are recorded: list it in the study's"),
         (
