@@ -162,7 +162,12 @@ def test_kinds_are_shown_whatever_judge_is_primary(battles):
     table = (battles.results / "tables" / "battles.md").read_text()
     five = table.index("answers classed by Five kinds")
     assert five < table.index("answers classed by words"), "the classes of the paper come first"
-    assert r"| refusal: ethical\_refusal | 12.5" in table and r"| refusal: technical\_refusal |" in table
+    assert "| refusal: ethical refusal | 12.5" in table
+    classes = [line.split("|")[1].strip() for line in table[five:].splitlines() if line.startswith(("| re", "| com"))]
+    assert classes[:5] == [
+        *("refusal", "refusal: ethical refusal", "refusal: technical refusal"),
+        *("compliance", "compliance: normal"),
+    ], "each label before its kinds"
     with (battles.results / "figures" / "battles.csv").open(encoding="utf-8", newline="") as file:
         drawn = list(csv.DictReader(file))
     assert {row["judge"] for row in drawn} == {"five"}

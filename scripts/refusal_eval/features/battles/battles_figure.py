@@ -14,12 +14,13 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.recorded_files import IN_ROWS
+from refusal_eval.features.battles.class_names import by_label, in_words, is_kind
 from refusal_eval.features.battles.classing_judges import classing_judges
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
 from refusal_eval.plots.captions import short_agreement, short_marks, study_words, within
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import clean, flags_in, join_texts, marks_of
+from refusal_eval.report.paper.display import flags_in, join_texts, marks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,13 +80,14 @@ class BattlesFigure(OfModels):
         there = {(row["split"], row["parameter"]) for row in rows}
         unread = [data.labels.split(of) for of in data.shown.splits if of not in {split for split, _ in there}]
         unjudged = [
-            f"{clean(row['parameter'])} on {data.labels.split(row['split'])}"
+            f"{in_words(row['parameter'])} on {data.labels.split(row['split'])}"
             for row in _rows(data)
             if row["estimand"] == "battle_wins" and (row["split"], row["parameter"]) not in there
         ]
         words = [
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
             + (f"{those} that the language model judged too, its ties included." if paired else "."),
+            *(["In bold: a label, all its kinds together."] if any(is_kind(row["parameter"]) for row in rows) else []),
             f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
             *([f"In none of these battles, and so not shown: {join_texts(unjudged)}."] if unjudged else []),
             *([f"Without a battle of two labelled answers: {join_texts(unread)}."] if unread else []),
@@ -112,8 +114,9 @@ def _rows(data: FigureData) -> list[ResultRow]:
 
 
 def _draw(rows: list[ResultRow], data: FigureData) -> Figure:
-    """Draw a row for each split and class; the name of a split stands above its classes where there are several."""
-    keys = list(dict.fromkeys((row["split"], row["parameter"]) for row in rows))
+    """Draw a row for each split and class. A label comes before its kinds, in bold; several splits are named."""
+    places = list(dict.fromkeys(row["split"] for row in rows))
+    keys = [(at, name) for at in places for name in by_label(row["parameter"] for row in rows if row["split"] == at)]
     by_key = {(row["split"], row["parameter"], VOTERS[row["estimand"]]): row for row in rows}
     shown = [voter for voter in (PEOPLE, LLM) if any(found == voter for *_, found in by_key)]
     several, width = len({split for split, _ in keys}) > 1, data.points(False)
@@ -121,11 +124,16 @@ def _draw(rows: list[ResultRow], data: FigureData) -> Figure:
     for split, name in keys:
         own = [row for row in rows if (row["split"], row["parameter"]) == (split, name)]
         start = f"{data.labels.split(split)}, " if several else ""
-        texts.append(wrap_to(f"{start}{clean(name)} ({own[0]['n_prompts']}{marks_of(own)})", 0.4 * width))
+        called = in_words(name, short=True)
+        texts.append(wrap_to(f"{start}{called} ({own[0]['n_prompts']}{marks_of(own)})", 0.4 * width))
+    bold = (
+        [place for place, (_, name) in enumerate(keys) if not is_kind(name)] if any(is_kind(n) for _, n in keys) else []
+    )
     heights = [max(len(lines) * LINE_HEIGHT + 2, 16.0) for lines in texts]
+    labels = ["\n".join(lines) for lines in texts]
     fig = new_figure(width, heights)
     ax = fig.subplots()
-    for (split, name), middle in zip(keys, name_rows(ax, heights, ["\n".join(t) for t in texts]), strict=True):
+    for (split, name), middle in zip(keys, name_rows(ax, heights, labels, bold), strict=True):
         for number, (voter, look) in enumerate(zip(shown, LOOKS, strict=False)):
             if found := by_key.get((split, name, voter)):
                 at = middle + 5.0 * (number - (len(shown) - 1) / 2)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import add_marks, clean
+from refusal_eval.features.battles.class_names import by_label, in_words, is_kind
+from refusal_eval.report.paper.display import add_marks
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
@@ -79,14 +80,14 @@ def battles(data: TableData) -> TableParts:
     for split in data.order("splits"):
         for judge in data.asked["classed_by"]:
             own = [row for row in rows if (row["split"], row["judge"]) == (split, judge) and row["category"] is None]
-            if judge == primary or any(_of_kind(row["parameter"]) for row in own):
+            if judge == primary or any(is_kind(row["parameter"]) for row in own):
                 tables += _tables(split, judge, {(row["estimand"], row["parameter"]): row for row in own}, data)
     return frame, tables
 
 
 def _tables(split: str, judge: str, rows: Mapping[tuple[str, str], BattleEstimate], data: TableData) -> Iterator[Table]:
     """Yield the tables of a split by one judge's classes."""
-    classes = [name for estimand, name in rows if estimand == "battle_share"]
+    classes = by_label(name for estimand, name in rows if estimand == "battle_share")
     asked = {estimand for estimand, _ in rows}
     known = {estimand for (estimand, _), row in rows.items() if row["value"] is not None}
     primary = judge == data.asked["primary_judge"]
@@ -115,10 +116,10 @@ def _table(
     classes: Sequence[str],
     data: TableData,
 ) -> Table:
-    found, kinds = {key: row for key, row in rows.items() if key[0] in columns.values()}, any(map(_of_kind, classes))
+    found, kinds = {key: row for key, row in rows.items() if key[0] in columns.values()}, any(map(is_kind, classes))
     paired = {of: f" ({row['n_prompts']})" for (estimand, of), row in found.items() if estimand == "battle_wins_paired"}
     cells = [
-        [clean(of) + paired.get(of, ""), *(_cell(found.get((estimand, of))) for estimand in columns.values())]
+        [in_words(of) + paired.get(of, ""), *(_cell(found.get((estimand, of))) for estimand in columns.values())]
         for of in classes
     ]
     sizes = [row for (estimand, _), row in found.items() if estimand == "battle_share"]
@@ -136,11 +137,6 @@ def _table(
         *flags_notes(row["flags"] for row in found.values()),
     ]
     return Table(name, title, ["Class", *columns], cells, said)
-
-
-def _of_kind(name: str) -> bool:
-    """Whether a class is a kind of answers, `label: kind`."""
-    return ":" in name
 
 
 def _cell(row: BattleEstimate | None) -> str:
