@@ -11,6 +11,7 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_text
 from refusal_eval.features.judge_cards.gold_pairs import gold_cards
+from refusal_eval.features.judge_cards.judge_tasks_table import JudgeTasksTable
 from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.paper.display import Labels
@@ -44,7 +45,8 @@ def command(
     Snakemake makes the judge cards, as in any run of the study; its models answer nothing, except for a `first_token`
     judge with `refusal: {judge, split}`. The page ranks the judges of each gold set and shows their agreement with
     gold for each answering model, expectation and language, their cost, and how far gold sets with the same answers
-    agree. To add a judge or a gold set, name it in the study file.
+    agree. Where gold has labels of harm, parts such as adversarial prompts, or published figures of these judges, the
+    table tables/judge_tasks is made too. To add a judge or a gold set, name it in the study file.
     """
     output = output.absolute() if output else None
     config, file = load_config(study, directory)
@@ -53,14 +55,17 @@ def command(
         raise UserError(f"{file} names no `gold`, on which judges are measured (docs/reference/gold.md lists them)")
     results = Path(asked.paths.results)
     cards = [results / "judge_cards" / judge / f"{gold}.json" for judge in asked.judges for gold in asked.gold]
+    tables = [results / "tables" / f"{JudgeTasksTable.name}.md"] if JudgeTasksTable.wanted(asked) else []
     run = [*snakemake_command(file, ROOT, {"batch": BATCH}), "--cores", str(cores), *shlex.split(options)]
-    if subprocess.run([*run, "--", *map(str, cards)]).returncode:
+    if subprocess.run([*run, "--", *map(str, [*cards, *tables])]).returncode:
         raise UserError("the judge cards could not be made; Snakemake tells why above")
     found, folder = benchmark(asked, cards), output or results / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "judges.md", page(found))
     write_text(folder / "judges.csv", csv_text(frame(found)))
     typer.echo(f"{folder / 'judges.md'} and judges.csv: {len(asked.judges)} judges on {len(asked.gold)} gold sets")
+    for path in tables:
+        typer.echo(f"{path}: F1 of each task and part of gold, and published figures of these judges")
 
 
 def benchmark(study: Study, cards: list[Path]) -> Benchmark:
