@@ -15,6 +15,7 @@ from independent_study import Array, Study
 from scipy import stats
 
 GRID = 60_000_000  # the largest number of steps of a count of all sign patterns
+FEW = 14  # clusters, whose halves are all listed
 COUNTED = 3_000_000  # of halves: docs/reference/comparisons.md
 
 
@@ -134,6 +135,13 @@ def halves(study: Study, found: list[Part]) -> tuple[Span, Span]:
         low = _smallest(means, weights, empty, study.alpha / 2) * scale
         high = -_smallest(-means, weights, empty, study.alpha / 2) * scale
         return Span(low, low, low), Span(high, high, high)
+    if len(t) <= FEW:  # each half by itself, but the empty one, which is the lowest
+        all_of_them = (np.arange(1, 2 ** len(t))[:, None] >> np.arange(len(t))) & 1
+        means, empty = (all_of_them @ t) / (all_of_them @ s), 0.5 ** len(t)
+        weights = np.full(len(means), empty)
+        low = _smallest(np.round(means, 12), weights, empty, study.alpha / 2) * scale
+        high = -_smallest(np.round(-means, 12), weights, empty, study.alpha / 2) * scale
+        return Span(low, low, low), Span(high, high, high)
     taken = np.random.default_rng([SEED, len(t)]).integers(0, 2, size=(DRAWS, len(t)))
     taken = np.concatenate([taken, 1 - taken])
     with np.errstate(invalid="ignore"):
@@ -212,7 +220,7 @@ def unseen(study: Study, found: list[Part]) -> tuple[float, float]:
     if not equal:
         return 0.0, 0.0
     sizes = [by_name(np.ones(len(part.clusters)), part.clusters) for part in equal]
-    effective = np.array([size.sum() ** 2 / (size**2).sum() for size in sizes])
+    effective = np.array([sum(size.values()) ** 2 / sum(n * n for n in size.values()) for size in sizes])
     share = (1 - (study.alpha / 2) ** (1 / effective)) / len(found)
     d = np.array([part.differences[0] for part in equal])
     together = np.array([[correlation(a, b) for b in sizes] for a in sizes])

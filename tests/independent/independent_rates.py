@@ -169,6 +169,8 @@ def scores(cell: Cell, tau: float) -> tuple[Array, list[str]]:
 def c_mean(study: Study, asked: Asked) -> Found:
     """docs/reference/statistics.md: Wilson's interval of (1 + c) / 2, without the N."""
     c, clusters = scores(study.cell(asked.judge, asked.model, asked.split), float(asked.parameter))
+    if not len(c):
+        return Found(NAN)
     ends = wilson((1 + c) / 2, clusters, np.inf, study.alpha)
     return Found(float(c.mean()), 2 * ends.low - 1, 2 * ends.high - 1)
 
@@ -177,6 +179,8 @@ def c_positive(study: Study, asked: Asked) -> Found:
     """The data dictionary: the share of prompts whose c(x) is above 0, of those with a c(x)."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     c, clusters = scores(cell, float(asked.parameter))
+    if not len(c):
+        return Found(NAN)
     above = (c > 1e-9).astype(float)  # what differs from 0 by rounding alone is not above it
     return within(float(above.mean()), wilson(above, clusters, len(above), study.alpha))
 
@@ -185,6 +189,8 @@ def c_band(study: Study, asked: Asked) -> Found:
     """docs/reference/statistics.md: prompts with c(x) above the band, within, below."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     c, clusters = scores(cell, float(asked.parameter))
+    if not len(c):
+        return Found(NAN)
     band = {"refusing": c > study.band, "complying": c < -study.band, "mixed": np.abs(c) <= study.band}
     shares = band[asked.estimand.removeprefix("c_band_")].astype(float)
     return within(float(shares.mean()), wilson(shares, clusters, len(shares), study.alpha))
