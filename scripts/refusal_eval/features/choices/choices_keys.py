@@ -9,10 +9,12 @@ from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 
 
 class Choice(Entry):
-    """Which of several models is taken: of those that remove enough refusals, the one that changes answers least.
+    """Which of several models is taken: of those that remove enough refusals, the one whose answers to other prompts
+    differ least in mean log-probability.
 
     After the configuration finder of Refusal Steering (arXiv 2512.16602): chosen on one half of the prompts, and
-    reported on the other (docs/how-to/steering.md).
+    reported on the other. Each model is measured on its own answers, so that it may change their words and differ in
+    nothing here (docs/how-to/steering.md).
     """
 
     name: Slug = Field(description="Names it in the table.")
@@ -22,7 +24,7 @@ class Choice(Entry):
     )
     refusals: list[Slug] = Field(min_length=1, description="Splits whose refusals are to be removed.")
     others: list[Slug] = Field(
-        min_length=1, description="Splits whose answers are to stay as they are, such as harmless prompts."
+        min_length=1, description="Splits whose answers are to stay as probable as they are, such as harmless prompts."
     )
     tau: Number = Field(
         gt=0, le=2, description="Least removal: how far the mean of c(x) has to fall, from 0 to 2, such as `0.5`."
@@ -47,6 +49,6 @@ class ChoicesKeys(FeatureKeys):
 
     choices: list[Choice] = Field(
         [],
-        description="Configurations to choose from, by the refusals that they remove and by how far they change other "
-        "answers (docs/how-to/steering.md).",
+        description="Configurations to choose from, by the refusals that they remove and by how far they change the "
+        "probability of other answers (docs/how-to/steering.md).",
     )

@@ -8,7 +8,8 @@ log-probability of their answers to it (over samples; each model's own answers, 
 
 Of the configurations whose removal on the choosing half is at least tau, the one with the smallest shift there is
 chosen; of equal shifts the one with the larger removal. After Refusal Steering (arXiv 2512.16602), whose shift is over
-128 conversations that are not published.
+128 fixed conversations that are not published. Ours is another quantity: it is blind to answers that change their words
+and not their probability.
 """
 
 from __future__ import annotations
