@@ -219,3 +219,16 @@ def test_two_choices_have_two_names_and_a_study_without_one_has_no_such_job(proj
     assert analysis.wanted() and analysis.params()["choices"][0]["judge"] == "words"
     assert len(analysis.inputs()["scores"]) == 4
     assert not ChoicesAnalysis(Study(project.load(STUDIED))).wanted()
+
+
+def test_of_few_clusters_no_interval_goes_beyond_what_is_possible(cells: Cells) -> None:
+    """Three clusters on each half: Student's t with two degrees of freedom is wider than c(x) can differ."""
+    rng = np.random.default_rng(1)
+    for model in LETTERS:
+        for split in ("bad", "good"):
+            cells.add(model, split, [f"{split}{n:02d}" for n in range(12)], rng)
+    found = cells.measured()
+    removal, shift = rows(found, "choice_removal"), rows(found, "choice_shift")
+    assert all(-2 <= row["low"] <= row["value"] <= row["high"] <= 2 for row in removal.values())
+    assert any(row["low"] == -2 or row["high"] == 2 for row in removal.values())
+    assert all(0 <= row["low"] <= row["value"] <= row["high"] for row in shift.values())

@@ -31,6 +31,7 @@ from refusal_eval.stats.estimates.units import JudgedCell, Units, clusters_apart
 
 CHOOSING, REPORTING = "choosing", "reporting"
 REMOVAL, SHIFT, CHOSEN = "choice_removal", "choice_shift", "choice_made"
+POSSIBLE = {REMOVAL: (-2.0, 2.0), SHIFT: (0.0, math.inf)}  # no interval goes beyond
 
 
 def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,5 +188,7 @@ def _mean(
     sizes = np.unique(clusters, return_counts=True)[1].astype(float)
     marks = derived_flags(flags, few_flags(effective_number(sizes)))
     value = math.fsum(values) / len(values)
-    number = NumberInterval(value, ends.low, ends.high, ends.method)
+    least, most = POSSIBLE[estimand]
+    low, high = (None if end is None else min(max(end, least), most) for end in (ends.low, ends.high))
+    number = NumberInterval(value, low, high, ends.method)
     return estimate_from(estimand, number, level, flags=marks, n_prompts=len(values), n_clusters=len(sizes), **about)
