@@ -281,18 +281,23 @@ def _draw(
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel(label_with_protocol(X_LABEL, scores))
     ax.set_ylabel("\n".join(wrap_to(label, min(most, width - _AROUND))))
+    below = False
     if named:
         texts = ["\n".join(wrap_into(name, len(wrap_to(name, _NAME)))) for name in names]
     else:
         texts = [str(number) for number in range(1, len(names) + 1)]
         beside = width - most - _AROUND
-        right = beside >= _LEAST_KEY and legend_height(names, beside) <= most
-        legend(fig, [], names, below=not right, right=beside if right else None)
+        below = beside < _LEAST_KEY or legend_height(names, beside) > most
+        legend(fig, [], names, below=below, right=None if below else beside)
     side = width_of(ax)
-    if side > most:  # a square panel needs no wider figure
-        fig.set_figwidth((width - (side - most)) / 72)
-        side = width_of(ax)
-    settle(fig, ax, [side])
+    spare = max(0.0, side - most)
+    if spare and not below:  # a square panel needs no wider figure
+        fig.set_figwidth((width - spare) / 72)
+        side, spare = width_of(ax), 0.0
+    settle(fig, ax, [side - spare])
+    if spare:  # the list below it does
+        left, bottom, wide, high = ax.get_position().bounds
+        ax.set_position((left + spare / 2 / width, bottom, wide - spare / width, high))
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models`")
     return fig if _draw_texts(ax, texts, [entry.place for entry in entries], front) or not named else None
