@@ -60,11 +60,12 @@ def main(
     greedy = sampling.get("temperature") == 0
     asks = []
     rows = list(read_jsonl(prompts_path))
-    identities = dict[str, Any]()
+    identities, placed = dict[str, Any](), list[tuple[Change, Mapping[str, Any]]]()
     for name, content in (described or {}).items():
         change: Change = CHANGES.get(name)()
         change.check_prompts(rows, content, request)
         identities[name] = change.identity(content)
+        placed += [(change, content)] if change.at_positions else []
     if asked_path is not None:  # with the ids of the split's own, on which the checks above depend
         rows = list(read_jsonl(asked_path))
     protocol: Protocol = PROTOCOLS.get(request.get("protocol", DEFAULT))()
@@ -72,7 +73,7 @@ def main(
     if isinstance(renderer, Renderer):
         notes |= dict.fromkeys(renderer.probe(probed(rows)), len(rows))
     for row in rows:
-        turn = asked_turns(row)[0]
+        turn, positions = asked_turns(row)[0], list[int]()
         try:
             messages = conversation(row, turn, {})
             if protocol.renders and isinstance(renderer, Renderer):
@@ -83,6 +84,9 @@ def main(
                 prompt = renderer.prompt(messages)
                 if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):
                     notes[note] = notes.get(note, 0) + 1
+                for change, content in placed:
+                    assert isinstance(renderer, Renderer)  # engines that can do it take token ids
+                    positions = change.positions(renderer, messages, row, content)
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
@@ -90,7 +94,7 @@ def main(
             None if greedy else sample_seed(request["seed"], row["id"], k, turn) for k in range(request["samples"])
         ]
         script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
-        asks.append(Ask(row["id"], prompt, list(enumerate(seeds)), turn, script))
+        asks.append(Ask(row["id"], prompt, list(enumerate(seeds)), turn, script, positions=positions))
     settings = RequestSettings(
         engine_id=engine["engine_id"],
         identity=engine["identity"],

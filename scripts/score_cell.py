@@ -1,6 +1,7 @@
 """Join one cell's prompts, answers and verdicts: a row for each sample of each scored prompt, as Parquet."""
 
 import gc
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_r
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
-from refusal_eval.stats.estimates.flags import FITTED, UNFILTERED, UNTRANSFORMED
+from refusal_eval.stats.estimates.flags import FITTED, UNFILTERED, UNSTEERED, UNTRANSFORMED
 from refusal_eval.stats.estimates.samples import judge_reports, sample_rows, write_samples
 
 MISSING = type(...)
@@ -30,6 +31,7 @@ def main(
     output: str,
     published: str | None = None,
     asked: str | None = None,
+    placed: str | None = None,
 ) -> None:
     """Write the samples of one (judge, model, split); with c(x) out of the `published` scores where they are given.
 
@@ -39,6 +41,7 @@ def main(
         output: the file to write (`samples.write_samples`).
         published: a file of published scores.
         asked: the prompts as the model was asked them, where a change of it changes prompts.
+        placed: its requests, where a change of it is done at tokens that each of them names.
 
     Raises:
         BadFile: if a file was changed so that it cannot be scored.
@@ -46,6 +49,9 @@ def main(
     read = {name: list(read_jsonl(paths[name])) for name in NEEDED}
     if asked is not None and any(row.get(UNTRANSFORMED) for row in read_jsonl(asked)):
         cell = {**cell, UNTRANSFORMED: True}
+    # The first row is the header.
+    if placed is not None and not all(row.get("positions") for row in itertools.islice(read_jsonl(placed), 1, None)):
+        cell = {**cell, UNSTEERED: True}
     try:
         write_cell(read, cell, output, published)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -74,7 +80,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts["mixed_serving"] = any(len(known - {None}) > 1 for known in (servings, versions))
     if any(UNFILTERED in (row.get("marks") or ()) for row in answers):
         facts[UNFILTERED] = True
-    facts |= {name: cell[name] for name in (FITTED, UNTRANSFORMED, "kinds", "by_turn") if cell.get(name)}
+    facts |= {name: cell[name] for name in (FITTED, UNTRANSFORMED, UNSTEERED, "kinds", "by_turn") if cell.get(name)}
     facts |= judge_reports(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:
@@ -91,4 +97,5 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files = snakemake.input
     published, asked = next(iter(files.published), None), next(iter(files.asked), None)
-    main({name: files[name] for name in NEEDED}, snakemake.params.cell, snakemake.output[0], published, asked)
+    placed = next(iter(files.placed), None)
+    main({name: files[name] for name in NEEDED}, snakemake.params.cell, snakemake.output[0], published, asked, placed)

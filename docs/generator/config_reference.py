@@ -53,6 +53,8 @@ def of_features(places: Mapping[str, str]) -> dict[str, Any]:
 
 
 MODES: dict[str, type[BaseModel]] = of_features({"modes": "steering.intervention_entry:MODES"}).get("modes", {})
+INTERVENTIONS: Any = of_features({"kinds": "steering.intervention_kinds:INTERVENTIONS"}).get("kinds")
+OTHER_KINDS = [name for name in INTERVENTIONS.names() if name not in MODES] if INTERVENTIONS is not None else []
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {
@@ -90,6 +92,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Engine that speaks chat completions": "hosted.openai_engine:OpenAIEngine",
                 "Engine that speaks the messages API": "hosted.anthropic_engine:AnthropicEngine",
                 "Price of tokens": "hosted.price:Price",
+                "Engine on transformers": "eager.eager_engine:EagerEngine",
             }
         ),
         "Verified": engine_entry.Verified,
@@ -106,6 +109,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "File of answers": entries.RecordedFile,
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
         **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
+        **{f"Intervention of kind {name}": INTERVENTIONS.get(name) for name in OTHER_KINDS},
         **of_features(
             {
                 "Transform of kind append": "transforms.append_transform:AppendTransform",

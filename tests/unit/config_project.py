@@ -202,6 +202,14 @@ WHOLE_STUDY = {
     "paper": {"width": "14cm"},
 }
 
+# A model for splits that keep a column, and its engine.
+PLAIN_ENGINE = {"kind": "eager", "weights": {"kind": "folder", "path": "../../weights"}, "max_model_len": 512}
+UNFOCUSED = {
+    "engine": "plain-engine",
+    "sampling": {"max_tokens": 64},
+    "intervention": {"kind": "attention", "span": "label", "alpha": 0.1},
+}
+
 # What is made of activations, of the model `plain` and under the judge `words`.
 OF_ACTIVATIONS = {
     "directions": ["refusal"],

@@ -225,7 +225,9 @@ def test_the_code_of_a_load_and_of_the_methods_section_makes_no_requests_again(r
 
 @pytest.mark.parametrize("name", CHANGES.names())
 def test_the_words_and_the_load_of_a_change_are_among_the_code_behind_what_they_make(name: str) -> None:
-    study = SimpleNamespace(models={"m": {name: {}}})
+    value = {"intervention": {"mode": "add"}, "attention": {"kind": "attention"}}.get(name, {})
+    models = {"m": {CHANGES.get(name)().key: value}}
+    study = SimpleNamespace(models=models, every_model=models)
     words = generation.changing_modules(study, "m", code="words_code")
     load = generation.changing_modules(study, "m", code="load_code")
     loads = CHANGES.get(name).loads  # else it has no code of a load

@@ -71,7 +71,11 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         ((*PLAIN, "lora"), {"kind": "hub", "repo": "a/b", "revision": "main"}, NO_COMMIT),
         ((*PLAIN, "lora"), "x", "must be a mapping with a `kind` (one of folder, hub), not 'x'"),
         ((*PLAIN, "lora"), {"kind": "folder", "path": "../../nowhere"}, "there is no folder nowhere"),
-        ((*PLAIN, "intervention"), "x", "models.plain.intervention: must be a mapping of keys to values, not 'x'"),
+        (
+            (*PLAIN, "intervention"),
+            "x",
+            "models.plain.intervention: must be a mapping with a `mode` (one of ablate, add,",
+        ),
         (
             (*PLAIN, "sampling", "temperature"),
             0.001,

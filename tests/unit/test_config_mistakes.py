@@ -10,7 +10,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from config_project import BASE, CATALOGUE, FIGURES, OF_ACTIVATIONS, STUDY, WHOLE_STUDY, changed, with_entry
+from config_project import (
+    BASE,
+    CATALOGUE,
+    FIGURES,
+    OF_ACTIVATIONS,
+    PLAIN_ENGINE,
+    STUDY,
+    UNFOCUSED,
+    WHOLE_STUDY,
+    changed,
+    with_entry,
+)
 from config_reference import TITLES
 
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
@@ -47,12 +58,14 @@ MODELS = {
 }
 # Of all other classes it is another entry that is misspelt: later ones count.
 LOGGED = {"logged": {"recorded": {"file": "../../answers.jsonl", "model": "one"}}}
+ATTENTION = {"unfocused": UNFOCUSED} if {"attention", "eager", "steering"} <= set(FEATURES) else {}
 LOGS = {"logs": {"splits": {"logged-rows": {
     "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
     "expectation": "comply",
 }}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
 WITH_MODES = CATALOGUE | {
-    "models": LOGGED | CATALOGUE["models"] | MODELS,
+    "engines": ({"plain-engine": PLAIN_ENGINE} if "eager" in FEATURES else {}) | CATALOGUE["engines"],
+    "models": LOGGED | ATTENTION | CATALOGUE["models"] | MODELS,
     "datasets": LOGS | CATALOGUE["datasets"],
 }
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
@@ -70,8 +83,12 @@ if "choices" in FEATURES:
 
 def places(annotation, value, path=()):
     """Yield each mapping of a value with the class that describes it."""
+    kinds = [leaf for leaf, _ in leaves(annotation) if is_entry(leaf) and kinds_of(leaf)]
+    said = {kind_key(leaf) for leaf in kinds if isinstance(value, dict) and kind_key(leaf) in value}  # `mode` or `kind`
     for leaf, _ in leaves(annotation):
         if is_entry(leaf) and isinstance(value, dict):
+            if kinds_of(leaf) and said and kind_key(leaf) not in said:
+                continue
             if kinds_of(leaf) and value.get(kind_key(leaf), kinds_of(leaf)[0]) not in kinds_of(leaf):
                 continue
             yield leaf, path

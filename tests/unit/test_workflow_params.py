@@ -226,7 +226,7 @@ OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
     *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens", "attributions"),
 )
-WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written")
+WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written", "attention")
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),
@@ -296,6 +296,12 @@ CHANGED_BY_COMPAT = {
             {"kind": "append", "text": " Take care."},
             {"generation.request_params", "analysis.transforms"},
             marks=pytest.mark.feature("transforms"),
+        ),
+        pytest.param(
+            "model_entries.plain.intervention",
+            {"kind": "attention", "span": "label", "alpha": 0.1},
+            {"generation.request_params", "analysis.attention", "analyses.results"},
+            marks=pytest.mark.feature("attention", "steering"),
         ),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
         ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),

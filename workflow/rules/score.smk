@@ -15,6 +15,7 @@ rule score:
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
         published=protocol_scores,
         asked=lambda wildcards: generation.changed_prompts(study, wildcards.model, wildcards.split),
+        placed=lambda wildcards: generation.placed_requests(study, wildcards.model, wildcards.split),
     output:
         f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
     log:

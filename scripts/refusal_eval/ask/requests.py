@@ -57,13 +57,36 @@ class RequestSettings:
             **self.changes,
         }
 
+    def at(self, positions: Sequence[int]) -> RequestSettings:
+        """Return the settings of a request by itself: changes at tokens of the prompt are at these, or left out."""
+        placed = [name for name in self.changes if CHANGES.get(name).at_positions]
+        if not placed:
+            return self
+        where = {"positions": list(positions)}
+        changes = {
+            name: {**identity, **where} if name in placed else identity
+            for name, identity in self.changes.items()
+            if positions or name not in placed
+        }
+        return replace(self, changes=changes)
+
     @property
     def served_as(self) -> str | None:
         """The name under which the engine serves the changed model; None for the engine's own."""
         names = (CHANGES.get(name)().served_as(identity) for name, identity in self.changes.items())
         return next(filter(None, names), None)
 
-    def key(self, prompt: EnginePrompt, seed: int | None, max_model_len: int | None) -> str | None:
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The fields that ask a server of ours for changes that no load serves."""
+        fields = dict[str, Any]()
+        for name, identity in self.changes.items():
+            fields |= CHANGES.get(name)().sent(identity)
+        return fields
+
+    def key(
+        self, prompt: EnginePrompt, seed: int | None, max_model_len: int | None, positions: Sequence[int] = ()
+    ) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
 
         How long messages are only their engine knows.
@@ -71,7 +94,8 @@ class RequestSettings:
         room = None if max_model_len is None else max_model_len - int(self.sampling["max_tokens"])
         if room is not None and not is_messages(prompt) and len(prompt) > room:
             return None
-        return request_key({**self.identity, **self.changes}, prompt, self.sampling, seed, self.determinism)
+        changes = self.at(positions).changes
+        return request_key({**self.identity, **changes}, prompt, self.sampling, seed, self.determinism)
 
 
 @dataclass(frozen=True)
@@ -80,7 +104,8 @@ class Ask:
 
     For a dialogue this is the first turn; `script` is its prompt, from which later turns are rendered once earlier ones
     are answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then holds it once for
-    each vote, and `cut` says how many characters of the answer were left out.
+    each vote, and `cut` says how many characters of the answer were left out. `positions` are the tokens of the prompt
+    at which the model is changed, if it is changed at some.
     """
 
     prompt_id: str
@@ -89,6 +114,7 @@ class Ask:
     turn: int = 0
     script: Mapping[str, Any] | None = None
     cut: int = 0
+    positions: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +134,7 @@ class Request:
     cut: int = 0  # the number of characters that a judge does not see of an answer which is too long for it
     shared_ids: Sequence[int] = ()  # the token ids with which all prompts of the file begin
     messages: Sequence[Message] | None = None  # the prompt of an engine that takes no token ids; None for others
+    positions: Sequence[int] = ()  # the tokens of the prompt at which the model is changed (`Change.at_positions`)
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -126,7 +153,9 @@ class Request:
     def follow_up(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
-        return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})
+        return replace(
+            self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), "positions": (), **given}
+        )
 
 
 @dataclass(frozen=True)
@@ -201,8 +230,9 @@ def _requests_of(row: Mapping[str, Any], shared: Sequence[int]) -> list[Request]
         prompt = array("i", row["token_ids"]), cut, shared, None
     else:
         prompt = array("i"), cut, shared, _messages(messages)
+    positions = tuple(map(_whole, row.get("positions", ())))
     return [
-        Request(prompt_id, _whole(one["sample"]), turn, _key(one["key"]), _whole(one["seed"], None), *prompt)
+        Request(prompt_id, _whole(one["sample"]), turn, _key(one["key"]), _whole(one["seed"], None), *prompt, positions)
         for one in row["samples"]
     ]
 
@@ -284,7 +314,7 @@ def write_requests(
         for ask in asks:
             samples = []
             for sample, seed in ask.samples:
-                key = settings.key(ask.prompt, seed, max_model_len)
+                key = settings.key(ask.prompt, seed, max_model_len, ask.positions)
                 samples.append({"sample": sample, "seed": seed, "key": key})
                 counts[TOO_LONG if key is None else "requests"] += 1
             row: dict[str, Any] = {"prompt_id": ask.prompt_id, "turn": ask.turn, "samples": samples}
@@ -296,6 +326,8 @@ def write_requests(
                 row["script"] = dict(ask.script)
             if ask.cut:
                 row["cut"] = ask.cut
+            if ask.positions:
+                row["positions"] = list(ask.positions)
             yield row
 
     write_jsonl(path, rows())

@@ -62,9 +62,9 @@ def _wrong_with_model(study: CheckedStudy, name: str, changed: bool) -> Iterator
         yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
     for change in changes_of(model):
         if not (changed and change.captured):
-            message = f"`{name}` has {change.words} (`{change.name}`); activations are those of a model without"
+            message = f"`{name}` has {change.words} (`{change.key}`); activations are those of a model without"
             yield f"{message}, so name that one"
-        elif why := change.not_captured(getattr(model, change.name)):
+        elif why := change.not_captured(change.value_in(model)):
             yield f"`{name}` {why}"
     engine = study.engine_of(model)
     if engine is not None:

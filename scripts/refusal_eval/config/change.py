@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from refusal_eval.config.kinds import CHANGES
 
 if TYPE_CHECKING:
+    from refusal_eval.ask.render import Renderer
     from refusal_eval.config.source_entries import Source
+    from refusal_eval.core.rubric import ChatMessages
     from refusal_eval.engines.loaded_change import LoadedChange
     from refusal_eval.study.paths import Paths
 
@@ -23,9 +25,13 @@ class Change:
     """A change of a model. Its identity is in the key of every request of the model.
 
     Attributes:
-        name: key of a model's entry, of request keys and of the headers of request files.
+        name: name in request keys and in the headers of request files, and key of a model's entry.
+        shared_key: the key of a model's entry, if it is that of another change: `takes` tells whose a value is.
         words: what a model with it has, for messages: `a LoRA adapter`.
         loads: whether an engine load serves it; else it is in the requests themselves.
+        engine_needs: what the engine must be able to do (`config.engine_entry.Capability`).
+        at_positions: whether it is done at tokens of the prompt, which each request names. A request without such
+            tokens is that of the model without the change.
         of_prompts: whether it changes the prompts that the model is asked, and nothing else: no load serves it, and it
             is in no key, for requests differ by their prompts already.
         own_load: whether a model with it shares no engine load with others.
@@ -39,7 +45,10 @@ class Change:
 
     name: ClassVar[str]
     words: ClassVar[str]
+    shared_key: ClassVar[str] = ""
     loads: ClassVar[bool] = True
+    engine_needs: ClassVar[tuple[str, ...]] = ("model_changes",)
+    at_positions: ClassVar[bool] = False
     of_prompts: ClassVar[bool] = False
     own_load: ClassVar[bool] = False
     has_source: ClassVar[bool] = False
@@ -50,6 +59,20 @@ class Change:
     words_code: ClassVar[str] = ""
     damage_code: ClassVar[str] = ""
     made_up_code: ClassVar[str] = ""
+
+    @property
+    def key(self) -> str:
+        """The key of a model's entry."""
+        return self.shared_key or self.name
+
+    def takes(self, value: Any) -> bool:
+        """Tell whether a value of its key, validated or plain, is its own, and not that of a change with the same."""
+        return True
+
+    def value_in(self, entry: Any) -> Any:
+        """Return its value in a model's entry, validated or plain; None where the model has no such change."""
+        value = (entry if isinstance(entry, Mapping) else vars(entry)).get(self.key)
+        return value if value is not None and self.takes(value) else None
 
     def not_captured(self, value: Any) -> str | None:
         """Return why activations cannot be captured under this value of an entry, as words after the model's name."""
@@ -98,7 +121,22 @@ class Change:
         """
         if self.of_prompts:
             return {"prompts_changed_by": self.name}
-        return {self.name: True if self.loads else entry[self.name]}
+        return {self.name: True if self.loads else entry[self.key]}
+
+    def positions(
+        self, renderer: Renderer, messages: ChatMessages, row: Mapping[str, Any], described: Mapping[str, Any]
+    ) -> list[int]:
+        """Return the tokens of a rendered prompt that the change is done at; none leave the request unchanged.
+
+        Args:
+            messages: what is rendered.
+            row: the prompt.
+            described: content of the identity file, or the value in the entry.
+
+        Raises:
+            UserError: if they cannot be found with this tokenizer or template.
+        """
+        raise NotImplementedError
 
     def check_prompts(
         self, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], request: Mapping[str, Any]
@@ -118,6 +156,14 @@ class Change:
             described: content of the identity file, or the value in the entry.
         """
         return dict(described)
+
+    def sent(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request to our own servers that ask for it, of a change that no load serves.
+
+        Args:
+            identity: see `identity`; with `positions`, the tokens, of a change `at_positions`.
+        """
+        return {}
 
     def served_as(self, identity: Mapping[str, Any]) -> str | None:
         """Return the name under which an engine serves a model with this change; None where it is the engine's own."""
@@ -184,11 +230,10 @@ def changes() -> list[Change]:
 
 def changes_of(entry: Any) -> list[Change]:
     """Return the changes of a model's entry, validated or plain."""
-    written = entry if isinstance(entry, Mapping) else vars(entry)
-    return [change for change in changes() if written.get(change.name) is not None]
+    return [change for change in changes() if change.value_in(entry) is not None]
 
 
 def source_fields() -> list[tuple[str, str]]:
     """Return the fields of entries that hold a source, as section of the catalogue and field."""
-    of_models = [("models", change.name) for change in changes() if change.has_source]
+    of_models = [("models", change.key) for change in changes() if change.has_source]
     return [("engines", "weights"), *of_models, ("splits", "source"), ("gold", "source")]

@@ -187,7 +187,7 @@ class CheckedStudy:
         """Yield what the changes of a model are made from: a model, and its groups of prompts."""
         entry = self.catalogue.valid["models"].get(model)
         changed = changes_of(entry) if entry is not None else ()
-        made = [thing for change in changed for thing in change.made_from(getattr(entry, change.name))]
+        made = [thing for change in changed for thing in change.made_from(change.value_in(entry))]
         for asked in (one for use in activation_uses() for one in use.checked(self) if one.place in made):
             yield from ((of, [side for _, side in parts_with_places(asked.sides)]) for of in asked.models.values())
 
@@ -210,7 +210,7 @@ class CheckedStudy:
             known = {*splits, *models}
             for model in self.entries("models").values():
                 for change in changes_of(model):
-                    splits += change.splits_read(getattr(model, change.name))
+                    splits += change.splits_read(change.value_in(model))
             for name, split in self.entries("splits").items():
                 splits += [split.source.made_of] if split.source.made_of is not None else []
                 models += split.source.loads()

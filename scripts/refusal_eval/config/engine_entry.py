@@ -26,6 +26,7 @@ Capability = Literal[
     "label_probabilities",  # the log-probabilities of named tokens can be asked for
     "structured_outputs",  # a reply can be held to a form
     "model_changes",  # it takes the options of vLLM by which models are changed
+    "steers_attention",  # a request may say at which tokens of its prompt attention is changed
     "seeds",  # a request's seed is obeyed
     "strict",  # `determinism: strict` can be had
     "may_block",  # its provider may block prompts or answers, which is no refusal of the model's

@@ -209,8 +209,8 @@ class Model(Entry):
     @property
     def engine_needs(self) -> tuple[str, ...]:
         """What its engine must be able to do, see `Capability`."""
-        loaded = any(change.loads for change in changes_of(self))
-        return ("writes_text", *(["model_changes"] if loaded else []))
+        of_changes = (need for change in changes_of(self) for need in change.engine_needs)
+        return ("writes_text", *dict.fromkeys(of_changes))
 
     @property
     def recorded_file(self) -> RecordedFile | None:

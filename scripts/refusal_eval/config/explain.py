@@ -199,11 +199,11 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
 
 def _whatever_its_kind(spot: Spot, value: dict[Any, Any]) -> Iterator[Explained]:
     """Yield what is wrong inside a mapping of unknown kind, whichever of all kinds it is meant to be."""
-    kinds = [leaf for leaf in spot.types if is_entry(leaf) and kinds_of(leaf)]
+    kinds = _of_one_key([leaf for leaf in spot.types if is_entry(leaf) and kinds_of(leaf)], value)
     mistakes = [check(kind, value | {kind_key(kind): kinds_of(kind)[0]})[1] for kind in kinds]
     by_kind = [{mistake.path: mistake for mistake in found} for found in mistakes]
     for path in by_kind[0]:
-        if all(path in found for found in by_kind):
+        if path and all(path in found for found in by_kind):
             # What is wrong with a key says more than that a kind has none of this name.
             having = [found for kind, found in zip(kinds, by_kind, strict=True) if path[0] in fields_of(kind)]
             slips = [found for found in by_kind if found[path].meant is not None]
@@ -299,7 +299,7 @@ def _hint_of_others(spot: Spot, value: Any) -> str:
 
 def _kinds_only(others: list[type[BaseModel]], own: type[BaseModel]) -> str:
     """Return that something is for some kinds of a union and not for one's own; nothing where there are none."""
-    key, kinds = kind_key(own), [f"`{kind}`" for other in others for kind in kinds_of(other)]
+    key, kinds = kind_key((others or [own])[0]), [f"`{kind}`" for other in others for kind in kinds_of(other)]
     word = key if len(kinds) == 1 else f"{key}s"
     listed = ", ".join(kinds[:-1]) + (" and " if kinds[1:] else "") + kinds[-1] if kinds else ""
     return f"{word} {listed} only, and this one is `{kinds_of(own)[0]}`" if kinds else ""
@@ -310,24 +310,35 @@ def _takes_list(types: Iterable[Any]) -> bool:
 
 
 def _wrong_kind(path: KeyPath, value: Any, entries: list[type[BaseModel]]) -> Explained:
+    if not isinstance(value, dict):
+        by_key: dict[str, list[str]] = {}
+        for entry in entries:
+            by_key.setdefault(kind_key(entry), []).extend(kinds_of(entry))
+        ways = [f"a `{key}` (one of {', '.join(sorted(kinds))})" for key, kinds in by_key.items()]
+        return Explained(path, f"must be a mapping with {' or '.join(ways)}, not {shown(value)}")
+    of_all, entries = entries, _of_one_key(entries, value)
     key, kinds = kind_key(entries[0]), [kind for entry in entries for kind in kinds_of(entry)]
     here = (*path, key)
-    if not isinstance(value, dict):
-        return Explained(
-            path, f"must be a mapping with a `{key}` (one of {', '.join(sorted(kinds))}), not {shown(value)}"
-        )
     if key in value:
         meant = nearest_name(value[key], kinds)
         named, word = shown(value[key]), isinstance(value[key], str)
         message = (f"unknown {key} {named}" if word else f"{named} is not allowed") + nearest(value[key], kinds)
         return Explained(here, message, assume={**value, key: meant} if meant is not None else None)
-    unknown = {name for name in value if isinstance(name, str)} - _keys(entries)
-    misspelt = nearest_name(key, unknown, cutoff=0.65)
-    if misspelt is not None:
-        others = {name: item for name, item in value.items() if name != misspelt}
-        message = f"unknown key `{misspelt}`; did you mean `{key}`?"
-        return Explained((*path, misspelt), message, assume={**others, key: value[misspelt]})
+    unknown = {name for name in value if isinstance(name, str)} - _keys(of_all)
+    for meant in dict.fromkeys(map(kind_key, of_all)):
+        misspelt = nearest_name(meant, unknown, cutoff=0.65)
+        if misspelt is not None:
+            others = {name: item for name, item in value.items() if name != misspelt}
+            message = f"unknown key `{misspelt}`; did you mean `{meant}`?"
+            return Explained((*path, misspelt), message, assume={**others, meant: value[misspelt]})
     return Explained(here, f"this key is missing (allowed: {', '.join(sorted(_with_needs(entries)))})", missing=True)
+
+
+def _of_one_key(entries: list[type[BaseModel]], value: Any) -> list[type[BaseModel]]:
+    """Return the classes of a union that are told apart by a key that a mapping has, else by that of the first one."""
+    keys = list(dict.fromkeys(map(kind_key, entries)))
+    key = next((one for one in keys if isinstance(value, dict) and one in value), keys[0])
+    return [entry for entry in entries if kind_key(entry) == key]
 
 
 def _with_needs(entries: list[type[BaseModel]]) -> Iterator[str]:

@@ -101,7 +101,7 @@ class RowChains:
         if entry is None:
             return
         for change in changes_of(entry):
-            yield from ((name,) for name in change.splits_read(getattr(entry, change.name)))
+            yield from ((name,) for name in change.splits_read(change.value_in(entry)))
         for of, sides in self._sides_behind(model):
             for side in sides:
                 yield (side.split,) if side.judge is None else (side.judge, of, side.split)

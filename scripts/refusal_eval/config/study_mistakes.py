@@ -330,7 +330,7 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
         )
         yield ("reasoning", "format"), message
     for change in changes_of(model):
-        yield (change.name,), "recorded answers are read and not drawn; leave it out"
+        yield (change.key,), "recorded answers are read and not drawn; leave it out"
 
 
 def _of_file(model: Model) -> Iterator[Mistake]:

@@ -6,62 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.local_engine import LocalEngine, as_arguments
+from refusal_eval.engines.local_engine import as_arguments
+from refusal_eval.engines.own_server import OwnServerEngine
 
 if TYPE_CHECKING:
     from refusal_eval.engines.engine_client import ClassificationClient, EmbeddingClient
 
-PROGRAM = Path(__file__).with_name("classifier_server.py")
-MOST_TOGETHER = 32  # texts in one step
 IN_FLIGHT = 1024
-# Keys of vLLM engines, with what they are when they are left out: they say nothing here.
-OF_VLLM: dict[str, Any] = {
-    "quantization": None,
-    "tensor_parallel": 1,
-    "pipeline_parallel": 1,
-    "data_parallel": 1,
-    "nodes": 1,
-    "args": {},
-}
 
 
-class _OneStepEngine(LocalEngine):
+class _OneStepEngine(OwnServerEngine):
     """What the engines have in common that write no text: a request is one step of the model."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_of_vllm(cls, entry: Any) -> Any:
-        if not isinstance(entry, dict):
-            return entry
-        for name, neutral in OF_VLLM.items():
-            if name in entry and entry[name] != neutral:
-                raise ValueError(f"`{name}` is for engines of kind `vllm`; leave it out")
-        return {name: value for name, value in entry.items() if name not in OF_VLLM}
+    program: ClassVar[Path] = Path(__file__).with_name("classifier_server.py")
+    most_together: ClassVar[int] = 32
 
     def most_at_once(self, device: str | None) -> int:
         return IN_FLIGHT
-
-    def memory_needed(self, weights: int, total: int) -> tuple[float, str]:
-        return weights * 2.5, ""
-
-    def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
-        """Return the command line of the server."""
-        options: dict[str, Any] = {
-            "model": folder,
-            "uds": socket,
-            "dtype": self.dtype,
-            "device": load.device,
-            "max-model-len": self.max_model_len,
-            # How many texts share a step, and how far the shorter ones are padded, changes rounding.
-            "most-together": 1 if load.determinism == "strict" else MOST_TOGETHER,
-        }
-        if self.trust_remote_code:
-            options["trust-remote-code"] = True
-        return [load.python, "-P", str(PROGRAM), *as_arguments(options)]
 
 
 class ClassifierEngine(_OneStepEngine):

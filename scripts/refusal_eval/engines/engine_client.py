@@ -311,7 +311,7 @@ def _without_text(finish_reason: str, prompt_tokens: int) -> dict[str, Any]:
 def request_body(token_ids: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
     model = settings.served_as or SERVED_NAME
-    body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling}
+    body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling, **settings.sent}
     if not body.get("logprob_token_ids"):
         body.pop("logprob_token_ids", None)
     if seed is not None:

@@ -196,7 +196,9 @@ class Execution:
         self._asking[key] = item
         try:
             seed = request.seed if self.seeded else None
-            response = checked_response(await self.engine.complete(request.prompt, item.settings, seed))
+            response = checked_response(
+                await self.engine.complete(request.prompt, item.settings.at(request.positions), seed)
+            )
         except Rejected as error:
             outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
             LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])

@@ -64,7 +64,8 @@ class VllmEngine(LocalEngine):
     kind: Literal["vllm"] = Field(
         "vllm",
         description="What serves the weights: `vllm` language models, `transformers` classifiers (sequence "
-        "classification), for judges of kind `classifier`, `encoder` text encoders, for judges of kind `trained`.",
+        "classification), for judges of kind `classifier`, `encoder` text encoders, for judges of kind `trained`. "
+        "More kinds are below.",
     )
     quantization: Annotated[str, AfterValidator(no_argument)] | None = Field(
         None, description="vLLM quantization method. In the request key."

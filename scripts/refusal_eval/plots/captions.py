@@ -42,6 +42,7 @@ IN_SHORT = {
     "mixed_serving": "mixed hardware or versions",
     "unfiltered": "a filter out of order",
     "untransformed": "some prompts in their own text",
+    "unsteered": "some prompts without the word",
 }
 PREAMBLE = "captions_preamble.tex"  # next to the captions
 

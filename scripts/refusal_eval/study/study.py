@@ -202,7 +202,7 @@ class Study:
     def _sides_behind(self, model: str) -> Iterator[tuple[str, list[Side]]]:
         """Yield what the changes of a model are made from: a model, and its groups of prompts."""
         entry = self.every_model[model]
-        made = [thing for change in changes_of(entry) for thing in change.made_from(getattr(entry, change.name))]
+        made = [thing for change in changes_of(entry) for thing in change.made_from(change.value_in(entry))]
         yield from ((one.model, one.parts) for one in self.captures if (one.use, one.name) in made)
 
     def level(self, cell: Cell) -> int:

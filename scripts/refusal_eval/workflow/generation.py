@@ -133,6 +133,12 @@ def changed_prompts(study: Study, model: str, split: str) -> list[str]:
     ]
 
 
+def placed_requests(study: Study, model: str, split: str) -> list[str]:
+    """Return the requests of a cell whose model is changed at tokens that each of them names, as a list."""
+    asked = changes_of(study.models[model]) if model in study.asked_models else ()
+    return [study.paths.of("requests", model=model, split=split) for change in asked if change.at_positions]
+
+
 def identity_files(study: Study, model: str) -> dict[str, list[str]]:
     """Return the identity file of each change of a model, by the change's name; of others none."""
     asked = {change.name for change in changes_of(study.every_model[model])}

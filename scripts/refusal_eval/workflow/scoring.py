@@ -24,7 +24,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
     asked = study.models[model]
-    fitted = any(change.fitted_prompts(getattr(asked, change.name)) for change in changes_of(asked))
+    fitted = any(change.fitted_prompts(change.value_in(asked)) for change in changes_of(asked))
     turns = {"scored": entry.dialogue.scored_turns, "by_turn": entry.dialogue.by_turn} if entry.dialogue else {}
     return {
         "judge": judge,

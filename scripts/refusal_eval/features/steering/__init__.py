@@ -19,5 +19,13 @@ LOAD_CHECKS = {
     "steering_by_0": "steering_checks:steering_by_0",
     "steering_of_every_token": "steering_checks:steering_of_every_token",
 }
+INTERVENTIONS = {
+    "add": "intervention_entry:Add",
+    "gated": "intervention_entry:Gated",
+    "pull": "intervention_entry:Pull",
+    "ablate": "intervention_entry:Ablate",
+    "constellation": "intervention_entry:Constellation",
+    "reposition": "intervention_entry:Reposition",
+}
 CHANGES = {"intervention": "steering_change:SteeringChange"}
 FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}

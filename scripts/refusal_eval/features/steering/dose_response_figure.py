@@ -12,7 +12,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfMod
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.features.steering.intervention_entry import MODES
+from refusal_eval.features.steering.intervention_entry import MODES, intervention_of
 from refusal_eval.plots.captions import rates_words, short_words, study_words, within
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words, unmarked
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
@@ -61,9 +61,9 @@ class DoseResponseFigure(OfModels):
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows: of steered models those of its mode, whose scales have one unit."""
         entries = study.entries.get("models", {})
-        steered = {name: entry.intervention for name, entry in entries.items() if entry.intervention is not None}
+        steered = {name: intervention_of(entry) for name, entry in entries.items() if entry.intervention is not None}
         own = (self.mode, self.alpha)
-        others = {name for name, asked in steered.items() if (asked.mode, asked.in_alpha) != own}
+        others = {name for name, asked in steered.items() if asked is None or (asked.mode, asked.in_alpha) != own}
         models = [name for name in self.models or study.models if name not in others]
         whole = super().shown(study)
         found = curves_among(models, study)

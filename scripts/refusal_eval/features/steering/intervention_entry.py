@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from refusal_eval.config.shapes import Entry, Number, Slug, Whole, kinds_of, leaves
+from refusal_eval.config.shapes import Entry, Number, Slug, Whole, kinds_of
 from refusal_eval.features.steering.layers_left import layers_left
 
 # What the plain form of every mode has, in this order, as cards of finished studies do: a card with other bytes would
@@ -325,11 +325,11 @@ class Constellation(Intervention):
         return said
 
 
-AnyIntervention = Annotated[Add | Gated | Pull | Ablate | Constellation | Reposition, Field(discriminator="mode")]
-MODES: dict[str, type[Intervention]] = {kinds_of(mode)[0]: mode for mode, _ in leaves(AnyIntervention)}
+_ALL: tuple[type[Intervention], ...] = (Add, Gated, Pull, Ablate, Constellation, Reposition)
+MODES: dict[str, type[Intervention]] = {kinds_of(mode)[0]: mode for mode in _ALL}
 
 
 def intervention_of(model: Any) -> Intervention | None:
-    """Return the intervention of a model's entry."""
-    asked: Intervention | None = getattr(model, "intervention", None)
-    return asked
+    """Return the intervention of a model's entry, if it is along a direction."""
+    asked = getattr(model, "intervention", None)
+    return asked if isinstance(asked, Intervention) else None

@@ -25,6 +25,10 @@ class SteeringChange(Change):
     made_up_code: ClassVar[str] = "refusal_eval.features.steering.made_up_intervention:made_up_intervention"
     words_code: ClassVar[str] = "refusal_eval.features.steering.steering_words:intervention_words"
 
+    def takes(self, value: Any) -> bool:
+        """Tell whether an intervention is along a direction: these have a mode."""
+        return (value.get("mode") if isinstance(value, Mapping) else getattr(value, "mode", None)) is not None
+
     def not_captured(self, value: Any) -> str | None:
         if value.allow_overlap:
             return "sets `allow_overlap`, which a separation cannot mark; name a model without it"

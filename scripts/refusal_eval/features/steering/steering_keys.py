@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from refusal_eval.config.feature_keys import FeatureKeys
-from refusal_eval.features.steering.intervention_entry import AnyIntervention
+from refusal_eval.features.steering.intervention_entry import Intervention
+from refusal_eval.features.steering.intervention_kinds import AnyIntervention
 from refusal_eval.features.steering.sweep import Sweep, curves, swept, swept_first
 
 
@@ -19,8 +20,9 @@ class SteeringKeys(FeatureKeys):
 
     intervention: AnyIntervention | None = Field(
         None,
-        description="Change of the residual stream while it runs: steering (docs/how-to/steering.md). In the request "
-        "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
+        description="Change of what it computes while it runs. With a `mode`: of the residual stream along a direction "
+        "(docs/how-to/steering.md); in the request key is the SHA-256 of the compiled intervention, and the model has "
+        "engine loads of its own. Or of another `kind`. Not with `lora`.",
     )
     sweep: Sweep | None = Field(
         None,
@@ -44,10 +46,14 @@ class SteeringKeys(FeatureKeys):
         ):
             return entry
         said = {key: value for key, value in entry["intervention"].items() if value is not None}
+        if "kind" in said:
+            return entry
         return entry | {"intervention": swept_first(entry["sweep"]) | said}
 
     @model_validator(mode="after")
     def _something_to_sweep(self) -> SteeringKeys:
         if self.sweep is not None and self.intervention is None:
             raise ValueError("`sweep` changes an `intervention`, and this model has none")
+        if self.sweep is not None and not isinstance(self.intervention, Intervention):
+            raise ValueError("`sweep` is for interventions along a direction; write a model for each value instead")
         return self

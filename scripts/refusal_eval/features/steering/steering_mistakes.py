@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.capture_entry import parts_with_places
@@ -15,13 +13,12 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import SLUG, KeyPath
-from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_mistakes import named_in
 from refusal_eval.core.files import canonical_json
-from refusal_eval.core.text_config import LAYERS_KEY, of_text
 from refusal_eval.features.steering.direction_entry import Direction
 from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, intervention_of
 from refusal_eval.features.steering.sweep import OWN_OF_MODEL
+from refusal_eval.weights.known_layers import known_layers
 
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
@@ -142,7 +139,7 @@ def _own_mistakes(asked: Intervention, study: CheckedStudy, model: Model) -> Ite
         return
     for message in engine.untried_with_interventions():
         yield (), message
-    count = _known_layers(engine, study.settings.cache_dir)
+    count = known_layers(engine, study.settings.cache_dir)
     layers = asked.layers if isinstance(asked.layers, list) else []
     for place, layer in enumerate(layers if count is not None else ()):
         if count is not None and layer >= count:
@@ -217,34 +214,3 @@ def _direction_mistakes(
     best = asked.layers.best if isinstance(asked.layers, BestLayers) else None
     if best is not None and best > len(captured):
         yield ("layers", "best"), f"direction `{name}` has {len(captured)} `layers` only"
-
-
-def _known_layers(engine: Engine, cache: str) -> int | None:
-    """Return the number of an engine's decoder layers; None before its weights, which tell it, are here.
-
-    Args:
-        cache: the folder of copies of weights.
-    """
-    for folder in _folders(getattr(engine, "weights", None), cache):
-        try:
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            continue  # other checks tell of it
-        found = of_text(config).get(LAYERS_KEY) if isinstance(config, dict) else None
-        if type(found) is int:
-            return found
-    return None
-
-
-def _folders(weights: Any, cache: str) -> Iterator[Path]:
-    """Yield where the files of weights lie: their own folder, or copies in the cache, of which manifests tell."""
-    if isinstance(path := getattr(weights, "path", None), str):
-        yield Path(path)
-    if not isinstance(weights, Source) or path is not None:
-        return
-    for name in ("tokenizer_manifest.json", "weights.json"):
-        manifest = Path(cache, "weights", weights.copy_id, name)
-        try:
-            yield manifest.parent / json.loads(manifest.read_text(encoding="utf-8"))["folder"]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            continue  # not fetched yet

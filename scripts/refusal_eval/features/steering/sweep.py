@@ -132,7 +132,7 @@ def curves(models: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str
     parts: dict[str, list[str]] = {}
     steered = [(name, model) for name, model in models.items() if intervention_of(model) is not None]
     for name, model in models.items():
-        if intervention_of(model) is None:
+        if model.intervention is None:
             plain.setdefault(_rest(model), name)
     for name, model in steered:
         asked = intervention_of(model)

@@ -16,6 +16,7 @@ class TransformChange(Change):
     name: ClassVar[str] = "transform"
     words: ClassVar[str] = "a transform of its prompts"
     loads: ClassVar[bool] = False
+    engine_needs: ClassVar[tuple[str, ...]] = ()
     of_prompts: ClassVar[bool] = True
     captured: ClassVar[bool] = True
     words_code: ClassVar[str] = "refusal_eval.features.transforms.transform_words:transform_words"

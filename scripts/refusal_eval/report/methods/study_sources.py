@@ -115,7 +115,7 @@ def _sources(config: Mapping[str, Any]) -> Iterator[Source]:
         if "weights" in engine:
             yield WEIGHT_SOURCES.entry(engine["weights"])
     for model in config["model_entries"].values():
-        yield from (change.source(model[change.name]) for change in changes_of(model) if change.has_source)
+        yield from (change.source(change.value_in(model)) for change in changes_of(model) if change.has_source)
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
         yield row_source(entry["source"])
 

@@ -30,6 +30,10 @@ MARKS = {
     "mixed_serving": ("§", "answers come from different hardware, software or model versions"),
     "unfiltered": ("‖", "a filter of the provider was out of order at some answers, which it might have blocked"),
     "untransformed": ("\u25c7", "some prompts were asked with their own text, without the model's transform"),
+    "unsteered": (
+        "\u25b3",
+        "some prompts lack the word that the model pays less attention to, and were asked as they are",
+    ),
 }
 OPEN_MARK = "°"  # at a p value that answers without a verdict could change
 # Signs at a rate: it is not shown to differ from the best one; it is shown to be no worse than it by the margin. And at

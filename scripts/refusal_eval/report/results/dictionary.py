@@ -18,7 +18,7 @@ from refusal_eval.config.kinds import feature_files
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.flags import UNFILTERED, UNTRANSFORMED
+from refusal_eval.stats.estimates.flags import UNFILTERED, UNSTEERED, UNTRANSFORMED
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 from refusal_eval.stats.estimates.model_alone import MODEL_ALONE, is_of_model_alone
 
@@ -68,7 +68,7 @@ COLUMNS = tuple(DictionaryColumn(name, **said) for name, said in _SAID["columns"
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
 
 
-_OF_SOME_STUDIES = (UNFILTERED, UNTRANSFORMED)
+_OF_SOME_STUDIES = (UNFILTERED, UNTRANSFORMED, UNSTEERED)
 
 
 def subjects() -> tuple[Subject, ...]:

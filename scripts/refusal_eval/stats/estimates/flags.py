@@ -12,15 +12,17 @@ UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING = "unjudged", "truncated", "few_clust
 FITTED = "fitted_prompts"
 UNFILTERED = "unfiltered"  # a provider's filter was out of order at some answers
 UNTRANSFORMED = "untransformed"  # some prompts were asked as they are, without the change that the model's name says
+UNSTEERED = "unsteered"  # some prompts were asked as they are, because they lack the word that is steered
 # of what leaves out answers that a provider blocked: c(x), and all that is of the model alone
 NO_BLOCKED = "blocked_left_out"
-CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING, UNFILTERED, UNTRANSFORMED, NO_BLOCKED)
+CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING, UNFILTERED, UNTRANSFORMED, UNSTEERED, NO_BLOCKED)
 DOUBTFUL = frozenset((UNJUDGED, CUT, FITTED))  # the rate itself may be another, not only its interval
 WHOLE = (
     FITTED,
     MIXED_SERVING,
     UNFILTERED,
     UNTRANSFORMED,
+    UNSTEERED,
 )  # what holds for all of a cell, and so for each part of it; facts have these names
 
 Ends = tuple[float | None, float | None]

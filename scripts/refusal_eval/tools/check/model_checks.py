@@ -444,6 +444,8 @@ async def named_log_probabilities(trial: Trial) -> CheckOutcome:
 
 async def forms(trial: Trial) -> CheckOutcome:
     """Check that replies obey the two kinds of form that judges request (`structured_outputs`)."""
+    if "structured_outputs" not in trial.local_engine.able():
+        return not_applicable("its engine holds no reply to a form")
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
     # We request JSON without white space.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}

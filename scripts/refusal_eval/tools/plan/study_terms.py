@@ -36,7 +36,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             yield _terms(section, name, where, here, licence, gated=engine.gated, page=engine.terms)
             for change in changes_of(entry):
                 if change.has_source:
-                    source = getattr(entry, change.name)
+                    source = change.value_in(entry)
                     yield _terms(section, f"{name} ({change.wants})", source.shown, here, None)
     rows: dict[str, Mapping[str, Any]] = {"splits": study.settings.split_entries, "gold": study.gold}
     for section, entries in rows.items():

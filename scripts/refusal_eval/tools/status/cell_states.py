@@ -194,7 +194,7 @@ class Cells:
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
         changes = changes_of(model) if model else ()
-        made = [thing for change in changes for thing in change.made_from(getattr(model, change.name))]
+        made = [thing for change in changes for thing in change.made_from(change.value_in(model))]
         names |= {name for _, name in made}
         captures = set[Job]().union(*(jobs.capture_jobs(self._study, *thing) for thing in made))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
