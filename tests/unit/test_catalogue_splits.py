@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -13,6 +14,7 @@ from refusal_eval.data.selection import read_clusters
 
 DEMO = {"alarming_but_safe", "arithmetic", "sensitive", "should_decline"}
 DEMO |= {"sums", "harmful_fit", "harmless_fit", "harmful_test", "harmless_test"}
+DEMO |= {"trigger_words", "trigger_words_safe", "trigger_words_unsafe"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.
 NINE = {
     "jailbreakbench": (100, "refuse"),
@@ -110,3 +112,16 @@ def test_the_page_tells_prompts_of_a_split_whose_rows_give_several(repository):
     page = (repository / "docs" / "reference" / "splits.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("| [`ms_xsb_independent`]")]
     assert "| 30 (independent: 20 prompts each) |" in line and "600 questions" in page
+
+
+def test_pairs_of_questions_share_a_trigger_word_that_is_in_each_of_them_once(repository):
+    pairs = defaultdict(dict)
+    for row in read_rows(repository / "config" / "prompts" / "trigger_words.jsonl"):
+        assert len(re.findall(rf"\b{row['focus']}\b", row["prompt"])) == 1, row
+        pairs[row["pair"]][row["side"]] = row
+    assert len(pairs) == 48 and all(set(pair) == {"safe", "unsafe"} for pair in pairs.values())
+    for pair in pairs.values():
+        one, other = (pair[side]["focus"].lower() for side in ("safe", "unsafe"))
+        assert one.startswith(other) or other.startswith(one), pair
+        assert pair["safe"]["category"] == pair["unsafe"]["category"]
+    assert len({row["prompt"] for pair in pairs.values() for row in pair.values()}) == 96
