@@ -37,10 +37,10 @@ def planted(folder: Path, depth: float) -> None:
     """Write the model, with a tokenizer that has the word as one token."""
     byte_tokenizer(folder, tokens=[WORD])
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (WORD, "I", "S")]
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (WORD, "S", "I")]
     assert [len(own) for own in ids] == [1, 1, 1]
-    script = str(ROOT / "tests" / "trigger_llama.py")
-    arguments = [script, str(folder), *(str(own[0]) for own in ids), str(depth)]
+    script = str(ROOT / "tests" / "planted_llama.py")
+    arguments = [script, str(folder), str(depth), *(str(own[0]) for own in ids)]
     subprocess.run([str(ENGINE_PYTHON), *arguments], check=True, capture_output=True)
 
 

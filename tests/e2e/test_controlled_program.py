@@ -39,8 +39,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {name: byte_tokenizer(folder / name) for name in ("random", "planted")}
     engine(ROOT / "tests" / "tiny_llama.py", made["random"])
     tokenizer = AutoTokenizer.from_pretrained(made["planted"])
-    trigger, refusal = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (TRIGGER, REFUSAL))
-    engine(ROOT / "tests" / "planted_llama.py", made["planted"], *trigger, *sorted(set(refusal)))
+    texts = (TRIGGER, "S", REFUSAL)
+    trigger, answer, refusal = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts)
+    engine(ROOT / "tests" / "planted_llama.py", made["planted"], 2.0, *trigger, *answer, *sorted(set(refusal)))
     return made
 
 
