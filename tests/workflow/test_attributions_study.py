@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 import yaml
-from project import CATALOGUE, ROOT, make_project, response
+from direction_study import SIDES
+from project import CATALOGUE, ROOT, change_yaml, make_project, response
 from transformers import AutoTokenizer
 
 from refusal_eval.ask.requests import read_requests
@@ -309,11 +310,17 @@ def test_mistakes_are_said_before_anything_runs(tmp_path, change, message):
     assert message in said_of(attribution_project(tmp_path / "p", xsb=change))
 
 
+STEERED = {"direction": "refusal", "mode": "ablate", "layers": [0]}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"reasoning": {"end": "</think>"}},
         {"prefill": "Sure"},
+        {"recorded": "theirs"},
+        pytest.param({"lora": {"kind": "folder", "path": "adapter"}}, marks=pytest.mark.feature("lora"), id="lora"),
+        pytest.param({"intervention": STEERED}, marks=pytest.mark.feature("steering"), id="intervention"),
         pytest.param(
             {"transform": {"kind": "append", "text": " Please."}},
             marks=pytest.mark.feature("transforms"),
@@ -323,9 +330,40 @@ def test_mistakes_are_said_before_anything_runs(tmp_path, change, message):
 )
 def test_models_whose_replies_begin_otherwise_are_refused(tmp_path, changed):
     project = attribution_project(tmp_path / "p")
+    if "intervention" in changed:
+        change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"directions": {"refusal": SIDES}})
     project.catalogue("models", "terse", **changed)
     message = f"attributions.xsb.model: `terse` has `{next(iter(changed))}`, which attributions do not support"
     assert message in said_of(project)
+
+
+def test_splits_of_dialogues_are_refused(tmp_path):
+    project = attribution_project(tmp_path / "p")
+    source = CATALOGUE["datasets"]["own"]["splits"]["one"]
+    talks = source | {"columns": {"turns": ["prompt", "focus"], "keep": ["focus"]}, "dialogue": {"mode": "cumulative"}}
+    project.catalogue("datasets", "own", splits={"one": talks})
+    message = "attributions.xsb.split: `one` has dialogues, which attributions do not support; name another split"
+    assert message in said_of(project)
+
+
+def test_the_protocol_of_the_published_library_renders_prompts_otherwise(tmp_path):
+    project = attribution_project(tmp_path / "p")
+    project.study(protocol="compat", splits=["one"])
+    assert (
+        "attributions.xsb: prompts are asked as templates render them, and not as `protocol: compat` does"
+        in said_of(project)
+    )
+
+
+@pytest.mark.feature("hosted")
+def test_an_engine_that_gives_no_named_tokens_is_refused(tmp_path):
+    project = attribution_project(tmp_path / "p")
+    far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
+    far["price"] = {"input": 1, "output": 2, "date": "2026-11-01"}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"engines": data["engines"] | {"far": far}})
+    project.catalogue("models", "terse", engine="far")
+    message = "attributions.xsb.model: engine `far` (kind openai) does not give the probabilities of named tokens"
+    assert f"{message}; name a model of an engine that does, such as kind vllm" in said_of(project)
 
 
 def test_a_study_says_before_its_first_run_how_much_its_attributions_ask(tmp_path):
