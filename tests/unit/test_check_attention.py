@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+import yaml
 from engine_entries import engine_of
 from test_check_model import MODEL, trial
 from test_server_engine import ENTRY
@@ -11,9 +12,11 @@ from test_server_engine import ENTRY
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.features.attention.attention_check import attention_steering
 from refusal_eval.features.eager.eager_engine import EagerEngine
+from refusal_eval.features.steering.steering_checks import steering_by_0, steering_of_every_token
+from refusal_eval.tools.check.checked_model import written_entry
 from refusal_eval.tools.check.model_checks import forms
 
-pytestmark = pytest.mark.feature("attention", "eager")
+pytestmark = pytest.mark.feature("attention", "eager", "steering")
 
 
 class Steering:
@@ -53,6 +56,16 @@ def test_alpha_1_must_change_nothing_and_a_small_one_something(shift, state):
     assert plain is None and same["alpha"] == 1 and small["alpha"] < 0.01
     prompt = found.samples[0].request.token_ids
     assert same["positions"] == small["positions"] and set(same["positions"]) < set(range(len(prompt)))
+
+
+def test_a_model_with_attention_steering_is_checked_as_the_plain_one_without_directions(tmp_path):
+    own = {"less": {"like": "smollm2-plain", "intervention": {"kind": "attention", "span": "focus", "alpha": 0.1}}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"models": own}))
+    assert written_entry("less", [str(tmp_path / "own.yaml")]) == ("less", True)
+    _, found = outcome(lambda alpha: 0.0)
+    found.model = replace(found.model, left_out=True)
+    for check in (steering_by_0, steering_of_every_token):
+        assert asyncio.run(check(found)).state == "not applicable"
 
 
 def test_an_engine_that_cannot_is_not_checked_nor_are_forms_where_there_are_none():

@@ -28,8 +28,8 @@ TOKENS = 4  # the first is of a prefill step
 
 async def steering_by_0(trial: Trial) -> CheckOutcome:
     """With an intervention of scale 0 after every layer, answers have the log-probabilities of the plain model."""
-    if not trial.model.left_out:
-        return not_applicable("the model's entry has no `intervention`")
+    if not _is_steered(trial):
+        return not_applicable("the model's entry has no `intervention` along a direction")
     try:
         async with _changed(trial, alike=False) as server:
             return await trial.same_scores(server)
@@ -39,8 +39,8 @@ async def steering_by_0(trial: Trial) -> CheckOutcome:
 
 async def steering_of_every_token(trial: Trial) -> CheckOutcome:
     """Check that moving all streams to one vector gives all tokens of all prompts one probability, at any load."""
-    if not trial.model.left_out:
-        return not_applicable("the model's entry has no `intervention`")
+    if not _is_steered(trial):
+        return not_applicable("the model's entry has no `intervention` along a direction")
     sampling = trial.settings({**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0})
     prompts, counts = [one.request.token_ids for one in trial.one_per_prompt], _counts(trial)
     found: list[np.ndarray] = []
@@ -55,6 +55,11 @@ async def steering_of_every_token(trial: Trial) -> CheckOutcome:
     seen = f"{len(found)} answers, up to {counts[-1]} at once: their tokens are at most {apart:.1e} nats apart"
     # Also for NaN.
     return ok(seen) if apart <= SAME_LOGPROB else fail(seen, f"some steps are not steered; {ISSUE}")
+
+
+def _is_steered(trial: Trial) -> bool:
+    """Tell whether the model has an intervention that its engine serves; of other kinds it is asked elsewhere."""
+    return trial.model.left_out and "model_changes" in trial.local_engine.able()
 
 
 def _counts(trial: Trial) -> list[int]:
