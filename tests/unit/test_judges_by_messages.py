@@ -280,7 +280,7 @@ WRITER = {"kind": "reasoned", "engine": "far", "rubric": "../../rubric.md"}
 ENTRIES = CATALOGUE["judges"] | {"reader": READER, "writer": WRITER}
 NO_PROBABILITY = (
     "engine `far` takes messages: the judge gives a label and no probability. Leave it out, or name an engine that "
-    "gives the probabilities of labels (of kind `vllm`)"
+    "gives the probabilities of labels (of kind `vllm` or `eager`)"
 )
 NO_TEMPLATE = "engine `far` takes messages and renders them itself; leave it out"
 
