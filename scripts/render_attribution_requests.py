@@ -9,26 +9,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.features.attributions.left_out import asked_prompts, request_id
-from refusal_eval.judges.first_token_judge import HELLO, MOST_TOKENS, FirstTokens, tokens_that_begin
-from refusal_eval.judges.named_tokens import sampling_of, tokens_of
-
-
-def refusal_tokens(renderer: Renderer, refusal: Any, gold: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the ids of the tokens with which a refusal begins, by their texts.
-
-    Args:
-        refusal: as the study has it: texts, or what gold they come from.
-        gold: its rows.
-
-    Raises:
-        UserError: if a text is not one token behind a prompt, or gold gives none or too many.
-    """
-    if isinstance(refusal, list):
-        return tokens_of(renderer, HELLO, {text: text for text in refusal})
-    found = tokens_that_begin(renderer, FirstTokens.model_validate(refusal), gold).token_ids
-    if len(found) > MOST_TOKENS:
-        raise UserError(f"at most {MOST_TOKENS} tokens, not {len(found)}; raise `share`")
-    return found
+from refusal_eval.features.attributions.tokens_of_refusal import refusal_tokens
+from refusal_eval.judges.named_tokens import sampling_of
 
 
 def main(
@@ -46,10 +28,7 @@ def main(
     """
     renderer = Renderer.from_params(engine["tokenizer_folder"], request)
     gold = [row for path in gold_paths for row in read_jsonl(path)]
-    try:
-        ids = refusal_tokens(renderer, request["refusal"], gold)
-    except UserError as error:
-        raise UserError(f"`attributions.{request['attribution']}.refusal`: {error}") from error
+    ids = refusal_tokens(renderer, request["attribution"], request["refusal"], gold)
     asks, alone = [], 0
     for row in read_jsonl(prompts_path):
         found = asked_prompts(row, request["unit"])

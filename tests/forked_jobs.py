@@ -16,7 +16,7 @@ from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 # They start engines, and tests end them in all ways.
-OWN_PROCESS = ("execute.py", "capture_activations.py", "search_prompts.py")
+OWN_PROCESS = ("execute.py", "capture_activations.py", "search_prompts.py", "compute_gradients.py")
 MOST = 1 << 20  # bytes of a job's environment
 # As Snakemake sets them for a job; linear algebra reads them when it is loaded.
 THREADS = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

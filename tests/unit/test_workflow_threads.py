@@ -78,5 +78,6 @@ def test_only_jobs_of_engines_and_captures_go_to_a_cluster(repository):
             if "    localrule: True" not in block:
                 submitted.add(re.match(r"(?:use rule \w+ as|rule) (\w+)", block)[1])
     of_features = {"search_prompts"} if "controlled" in FEATURES else set()
+    of_features |= {"gradients"} if "attributions" in FEATURES else set()
     assert submitted == {"generate", "judge", "activations"} | of_features
     assert submitted == {*submitted_rules(by_load=True), *submitted_rules(by_load=False)}

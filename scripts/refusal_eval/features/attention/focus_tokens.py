@@ -7,10 +7,9 @@ answer, or what the template adds. A token that holds a part of the word counts,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from refusal_eval.core.errors import UserError
+from refusal_eval.ask.user_tokens import Stretch, rendered_text, token_stretches, user_turns
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -21,9 +20,6 @@ _RUNNING_ON = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_STAND_IN = "zxqjwordqxjz"  # for a turn, to see where a template writes it
-
-Stretch = tuple[int, int]  # characters from .. to, the latter not included
 
 
 def places_of(word: str, text: str) -> list[Stretch]:
@@ -51,46 +47,16 @@ def focus_tokens(renderer: Renderer, messages: ChatMessages, word: str) -> list[
         UserError: for a tokenizer that does not say which characters a token is made of, and for a template that hides
             where it writes a turn.
     """
-    text = renderer.text(messages).removesuffix(renderer.prefill or "")
+    text = rendered_text(renderer, messages)
     spans = [
-        (start + begin, start + end)
-        for start, turn in _turns(renderer, messages, text)
-        for begin, end in places_of(word, turn)
+        (turn.begin + begin, turn.begin + end)
+        for turn in user_turns(renderer, messages, text)
+        for begin, end in places_of(word, turn.text)
     ]
     if not spans:
         return []
-    if not renderer.tokenizer.is_fast:
-        raise UserError(
-            f"the tokenizer in {renderer.folder} does not say which characters a token is made of, so that the tokens "
-            "of a word are not known; take a model with a tokenizer.json"
-        )
-    plain = renderer.template == "none"
-    read = renderer.tokenizer(text, add_special_tokens=plain, return_offsets_mapping=True)
-    ids: Sequence[int] = read["input_ids"]
-    if list(ids) != renderer.token_ids(messages)[: len(ids)]:
-        raise UserError(
-            f"the tokenizer in {renderer.folder} reads the rendered prompt otherwise than its template, so that the "
-            "tokens of a word are not known"
-        )
-    offsets: Sequence[Stretch] = read["offset_mapping"]
     return [
         place
-        for place, (first, after) in enumerate(offsets)
+        for place, (first, after) in enumerate(token_stretches(renderer, messages, text))
         if any(first < end and after > begin for begin, end in spans)
     ]
-
-
-def _turns(renderer: Renderer, messages: ChatMessages, text: str) -> Iterator[tuple[int, str]]:
-    """Yield where each turn of the user begins in a rendered prompt, and the turn as it is there."""
-    for number, message in enumerate(messages):
-        if message["role"] != "user":
-            continue
-        other = [*messages[:number], {**message, "content": _STAND_IN}, *messages[number + 1 :]]
-        before, *rest = renderer.text(other).removesuffix(renderer.prefill or "").split(_STAND_IN)
-        turn = text[len(before) : len(text) - len(rest[0])] if len(rest) == 1 else ""
-        if len(rest) != 1 or text != before + turn + rest[0] or turn.strip() != message["content"].strip():
-            raise UserError(
-                "the chat template writes a turn of the user twice, or otherwise by what is in it, so that the place "
-                "of a word is not known"
-            )
-        yield len(before), turn

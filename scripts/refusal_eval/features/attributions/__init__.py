@@ -3,7 +3,14 @@
 RULES = ["attributions"]
 FILES = {
     "attribution_requests": "attribution_files:ATTRIBUTION_REQUESTS",
+    "gradient_items": "attribution_files:GRADIENT_ITEMS",
+    "gradients": "attribution_files:GRADIENTS",
     "attribution_values": "attribution_files:ATTRIBUTION_VALUES",
+}
+ATTRIBUTION_METHODS = {
+    "leave_one_out": "attribution_methods:LeaveOneOut",
+    "gradient": "attribution_methods:Gradient",
+    "integrated_gradient": "attribution_methods:IntegratedGradient",
 }
 STUDY_KEYS = {"attributions": "attribution_keys:AttributionKeys"}
 CHECKS = {"attributions": "attribution_mistakes:attribution_mistakes"}

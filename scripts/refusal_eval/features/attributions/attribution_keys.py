@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.feature_keys import FeatureKeys, ProbeAsked, PromptRequests
+from refusal_eval.config.kinds import NameIn
 from refusal_eval.config.shapes import Entry, Slug, Text
+from refusal_eval.features.attributions.attribution_methods import ATTRIBUTION_METHODS
 from refusal_eval.features.attributions.left_out import asked_about, asked_prompts
 from refusal_eval.judges.first_token_judge import MOST_TOKENS, FirstTokens
 
@@ -22,10 +24,14 @@ class Attribution(Entry):
         description="What words contribute to. `refusal_start`: the logarithm of the probability that the reply begins "
         "with one of the tokens of `refusal`."
     )
-    method: Literal["leave_one_out"] = Field(
-        description="How. `leave_one_out`: the score of the prompt minus that of the prompt without the word."
+    method: Annotated[str, NameIn(ATTRIBUTION_METHODS)] = Field(
+        description="How. `leave_one_out`: the score of the prompt minus that of the prompt without the word. "
+        "`gradient`: the gradient of the score at the embeddings of the word's tokens, times the way to them from the "
+        "embedding of padding. `integrated_gradient`: the same with the mean gradient on this way."
     )
-    unit: Literal["word", "sentence"] = Field("word", description="What is left out, as splits of kind `occluded` do.")
+    unit: Literal["word", "sentence"] = Field(
+        "word", description="What has a value: the units that splits of kind `occluded` leave out."
+    )
     refusal: Annotated[list[Text], Field(min_length=1, max_length=MOST_TOKENS)] | FirstTokens = Field(
         description="Texts with which a refusal begins, each one token behind the prompt; or `{gold: NAME}`: the "
         "tokens with which the refusals of that gold begin (as for judges of kind `first_token`)."
@@ -53,6 +59,11 @@ class Attribution(Entry):
         return self
 
     @property
+    def steps(self) -> int:
+        """How many gradients the method takes of a prompt; 0 for one that asks the engine."""
+        return int(ATTRIBUTION_METHODS.get(self.method).steps)
+
+    @property
     def gold(self) -> str | None:
         """The gold whose refusals give the tokens; None where texts are named."""
         return self.refusal.gold if isinstance(self.refusal, FirstTokens) else None
@@ -71,7 +82,7 @@ class AttributionKeys(FeatureKeys):
     )
 
     def probes(self) -> dict[str, ProbeAsked]:
-        """Return the requests of each attribution: the prompt, and the prompt without each unit."""
+        """Return the requests of each attribution that has any: the prompt, and the prompt without each unit."""
         return {
             name: ProbeAsked(
                 one.model,
@@ -82,4 +93,5 @@ class AttributionKeys(FeatureKeys):
                 ),
             )
             for name, one in self.attributions.items()
+            if not one.steps
         }

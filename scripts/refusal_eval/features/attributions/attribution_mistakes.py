@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from refusal_eval.config.capture_mistakes import CAPTURED, KERNELS
 from refusal_eval.config.checked_study import CheckedStudy
+from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import CHANGES
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.protocol import DEFAULT
@@ -31,7 +33,7 @@ def attribution_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             )
             yield here, f"{message}; leave one of them out"
         if (model := study.models.get(one.model)) is not None:
-            yield from (((*here, "model"), message) for message in _wrong_with_model(study, one.model, model))
+            yield from (((*here, "model"), message) for message in _wrong_with_model(study, one, model))
         if (split := study.splits.get(one.split)) is not None:
             yield from (((*here, *path), message) for path, message in _wrong_with_split(one, split))
         if one.refused and one.model in study.models and one.model not in study.view.read_by(study.view.primary_judge):
@@ -39,14 +41,34 @@ def attribution_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             yield (*here, "refused"), f"the primary judge `{judge}` does not read the answers of `{one.model}`"
 
 
-def _wrong_with_model(study: CheckedStudy, name: str, model: Any) -> Iterator[str]:
+def _wrong_with_model(study: CheckedStudy, one: Attribution, model: Any) -> Iterator[str]:
     for key in (*NOT_WITH, *CHANGES.names()):
         if getattr(model, key, None) is not None:
-            yield f"`{name}` has `{key}`, which attributions do not support; name a model without"
+            yield f"`{one.model}` has `{key}`, which attributions do not support; name a model without"
     engine = study.engine_of(model)
-    if engine is not None and NEEDS not in engine.able():
+    if engine is not None and one.steps:
+        yield from _without_gradients(model.engine, engine)
+    elif engine is not None and NEEDS not in engine.able():
         message = f"engine `{model.engine}` (kind {engine.kind}) does not give the probabilities of named tokens"
         yield f"{message}; name a model of an engine that does, such as kind vllm"
+
+
+def _without_gradients(name: str, engine: Engine) -> Iterator[str]:
+    """Yield why gradients cannot be computed with the weights of an engine."""
+    if getattr(engine, "weights", None) is None or engine.device_here() is None:
+        message = f"engine `{name}` (kind {engine.kind}) has no weights here, and gradients are computed with them"
+        yield f"{message}; name a model of an engine that has, or `method: leave_one_out`"
+        return
+    if "writes_text" not in engine.able():
+        yield f"engine `{name}` (kind {engine.kind}) writes no text"
+    identity = engine.identity({})
+    kernels_only = set(identity.get("args", ())) <= KERNELS
+    more = sorted(set(identity) - CAPTURED - {"kind"} - ({"args"} if kernels_only else set()))
+    if more:
+        named = " and ".join(f"`{key}`" for key in more)
+        yield f"engine `{name}` sets {named}, with which gradients were never tried; take `method: leave_one_out`"
+    if engine.nodes_used() > 1:
+        yield f"engine `{name}` takes {engine.nodes_used()} machines, and gradients are computed on one"
 
 
 def _wrong_with_split(one: Attribution, split: Any) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -1,10 +1,12 @@
 """What the rules in workflow/rules/attributions.smk ask of a study."""
 
+from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.files import read_json
 from refusal_eval.features.attributions.attribution_files import attributions_of
 from refusal_eval.features.attributions.attribution_keys import AttributionKeys
-from refusal_eval.study.batches import Cell
+from refusal_eval.study.batches import Cell, load_names
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import generation
 
@@ -35,3 +37,40 @@ def value_params(study: Study, name: str) -> dict[str, Any]:
     """Return what decides the values besides responses."""
     one = attributions_of(study)[name]
     return {"unit": one.unit, "focus": one.focus}
+
+
+def gradient_params(study: Study, name: str) -> dict[str, Any]:
+    """Return the settings that decide what gradients are computed of."""
+    one = attributions_of(study)[name]
+    rendering = generation.rendering_params(study.config, study.config["model_entries"][one.model])
+    asked = {"attribution": name, "unit": one.unit, "refusal": one.model_dump(mode="json")["refusal"]}
+    # The identity file of another engine may be older than the items, and keys hold what identifies it.
+    return {**rendering, **asked, "engine": engine_name(study, name), "method": one.method, "steps": one.steps}
+
+
+def engine_name(study: Study, name: str) -> str:
+    """Return the engine of an attribution's model."""
+    return study.models[attributions_of(study)[name].model].engine_name
+
+
+def gradient_receipts(study: Study, name: str) -> list[str]:
+    """Return the receipts of the job that computes gradients."""
+    return [study.paths.of("gradients", attribution=name, load=load) for load in load_names(1)]
+
+
+def gpus(study: Study, name: str, root: Path, items: str) -> int:
+    """Return the GPUs that gradients take; none when the store already has them all.
+
+    Args:
+        root: the repository's folder, which holds the engine's environment.
+        items: the file with what is asked.
+    """
+    from refusal_eval.features.attributions.gradient_run import gradient_store
+
+    engine = study.engines[engine_name(study, name)]
+    count = engine.gpus(engine.device_here(root))
+    if count == 0 or not Path(items).is_file():
+        return count
+    file = read_json(items)
+    store = gradient_store(study.paths.store, file["engine_id"])
+    return count if store.missing(item["key"] for item in file["items"] if item["key"]) else 0

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.features.attributions.attribution_methods import ATTRIBUTION_METHODS
+
 SCORES = {
     "refusal_start": "the logarithm of the probability that the reply begins with a token of refusal",
-}
-METHODS = {
-    "leave_one_out": "{Score}, of the prompt minus that of the prompt without the {unit}.",
 }
 
 
@@ -18,4 +17,5 @@ def method_words(one: Mapping[str, Any]) -> str:
         one: the attribution, with `score`, `method` and `unit`.
     """
     score = SCORES[one["score"]]
-    return METHODS[one["method"]].format(Score=score[0].upper() + score[1:], unit=one["unit"])
+    words: str = ATTRIBUTION_METHODS.get(one["method"]).words
+    return words.format(Score=score[0].upper() + score[1:], score=score, unit=one["unit"])

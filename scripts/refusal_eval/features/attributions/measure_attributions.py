@@ -7,6 +7,8 @@ from typing import Any
 
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.features.attributions.attribution_estimates import attribution_estimates, ranked
+from refusal_eval.features.attributions.attribution_methods import IntegratedGradient
+from refusal_eval.features.attributions.attribution_values import incomplete
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import Units, read_units
 
@@ -35,6 +37,8 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
             "with_focus": sum(row["focus"] is not None for row in rows),
             "ranked": len(own.prompts),
         }
+        if one["method"] == IntegratedGradient.name:
+            counts[name]["incomplete"] = sum(incomplete(row) for row in rows if row["units"])
         about: dict[str, Any] = {"model": one["model"], "split": one["split"]}
         flags: tuple[str, ...] = ()
         if one["refused"] and units is not None:

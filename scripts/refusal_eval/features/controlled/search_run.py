@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
-import socket
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,15 +57,13 @@ def search_missing(
     # The one that takes more devices says how many are leased; both models are put on these.
     plan = max(plans.values(), key=lambda plan: plan.gpus)
     device = plan.device or "cpu"
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
-    out = store.folder / f"{now}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
     job = {
         **settings,
         **models,
         "device": device,
         "gpus": plan.gpus,
         "trust_remote_code": trusted,
-        "out": os.path.abspath(out),
+        "out": os.path.abspath(store.new_file()),
         "most_tokens": MOST_TOKENS[device],
         "most_logits": MOST_LOGITS[device],
         "items": todo,

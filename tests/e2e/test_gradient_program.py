@@ -1,0 +1,125 @@
+"""The program that computes gradients of a refusal, on tiny Llamas in the engine environment."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from direction_study import ENGINE_PYTHON
+from project import ROOT
+from tokenizer_folders import byte_tokenizer
+from transformers import AutoTokenizer
+
+pytestmark = pytest.mark.feature("attributions")
+PROGRAM = ROOT / "scripts" / "refusal_eval" / "features" / "attributions" / "gradient_program.py"
+BEFORE, AFTER = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+PROMPTS = ["How do I cook Z?", "Z", "Which Z is near here, and what is it called?", "Is Z or Z better?"]
+BASELINE = 258
+METHODS = ("gradient", "integrated_gradient")
+
+
+def engine(*arguments: object) -> str:
+    """Run a script in the engine environment, with one thread; return what it prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "tests" / "e2e")}
+    run = subprocess.run(
+        [str(ENGINE_PYTHON), *map(str, arguments)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Make a Llama with random weights, one that refuses where its prompt has a Z, and one that ignores its prompt."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {name: byte_tokenizer(folder / name) for name in ("random", "planted", "blind")}
+    engine(ROOT / "tests" / "tiny_llama.py", made["random"])
+    tokenizer = AutoTokenizer.from_pretrained(made["planted"])
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in ("Z", "S", "I", "N")]
+    # Not so deep that it refuses with certainty: no gradient would be left at the prompt.
+    for name, depth in (("planted", 1.0), ("blind", 0.0)):
+        engine(ROOT / "tests" / "planted_llama.py", made[name], depth, *ids)
+    return made
+
+
+def job(folder: Path, out: Path, method: str, **changes: Any) -> dict[str, Any]:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    before, *texts, after = tokenizer([BEFORE, *PROMPTS, AFTER], add_special_tokens=False)["input_ids"]
+    refusal = [tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in ("I", "N")]
+    items = [
+        {"key": f"key {n}", "token_ids": before + ids + after, "own": [len(before) + i for i in range(len(ids))]}
+        for n, ids in enumerate(texts)
+    ]
+    return {
+        **{"folder": str(folder), "dtype": "float32", "device": "cpu", "gpus": 0, "trust_remote_code": False},
+        **{"out": str(out), "method": method, "steps": 16 if method == "integrated_gradient" else 1},
+        **{"most_tokens": 400, "baseline": BASELINE, "refusal": refusal, "items": items},
+    } | changes
+
+
+def computed(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    file = folder / "job.json"
+    file.write_text(json.dumps(asked))
+    engine("-P", PROGRAM, file)
+    return [json.loads(line) for line in Path(asked["out"]).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", params=["random", "planted"])
+def both(models: dict[str, Path], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what the program and the reference say of one model: by method, and the reference's lines."""
+    folder = tmp_path_factory.mktemp("both")
+    model = models[request.param]
+    lines = {method: computed(job(model, folder / method, method), folder) for method in METHODS}
+    return lines, json.loads(engine(ROOT / "tests" / "e2e" / "gradient_reference.py", folder / "job.json"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_values_are_those_of_finite_differences(both: Any, method: str) -> None:
+    lines, reference = both
+    for line, said in zip(lines[method], reference, strict=True):
+        assert line["score"] == pytest.approx(said["score"], abs=1e-4)
+        assert line["baseline"] == pytest.approx(said["baseline"], abs=1e-4)
+        largest = max(map(abs, said[method]))
+        assert line["values"] == pytest.approx(said[method], rel=0.01, abs=0.005 * largest + 1e-5)
+        assert largest > 0.01
+
+
+def test_integrated_gradients_add_up(both: Any) -> None:
+    for line in both[0]["integrated_gradient"]:
+        whole = line["score"] - line["baseline"]
+        assert abs(whole) > 0.01
+        assert abs(sum(line["values"]) - whole) <= 0.02 * abs(whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_planted_token_has_the_greatest_value_in_each_prompt(
+    models: dict[str, Path], tmp_path: Path, method: str
+) -> None:
+    for text, line in zip(PROMPTS, computed(job(models["planted"], tmp_path / "out", method), tmp_path), strict=True):
+        assert len(line["values"]) == len(text)
+        planted = [value for letter, value in zip(text, line["values"], strict=True) if letter == "Z"]
+        others = [value for letter, value in zip(text, line["values"], strict=True) if letter != "Z"]
+        assert min(planted) > 0.05
+        assert all(abs(value) < 1e-6 for value in others), "the model reads no other token"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_that_ignores_its_prompt_gives_all_tokens_the_same_value(
+    models: dict[str, Path], tmp_path: Path, method: str
+) -> None:
+    lines = computed(job(models["blind"], tmp_path / "out", method), tmp_path)
+    assert {round(value, 6) for line in lines for value in line["values"]} == {0.0}
+
+
+def test_batches_and_other_prompts_change_nothing_and_a_killed_run_goes_on(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    asked = job(models["random"], tmp_path / "out", "integrated_gradient")
+    whole = computed(asked, tmp_path)
+    alone = computed(
+        {**asked, "out": str(tmp_path / "alone"), "items": asked["items"][2:3], "most_tokens": 1}, tmp_path
+    )
+    assert alone[0]["values"] == pytest.approx(whole[2]["values"], rel=1e-4, abs=1e-5)
+    assert computed({**asked, "items": []}, tmp_path) == whole, "lines are added, and none is written again"
