@@ -31,6 +31,7 @@ PROMPTS = [
 ]
 FOCUS = ["bomb"] * 5 + ["photobomb", "bomb", "bombs", "bake", "tree"]
 REFUSED = 8  # of these
+GRADIENTS = ("gradient", "integrated_gradient")
 
 
 def planted(folder: Path, depth: float) -> None:
@@ -64,6 +65,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         models[name] = {"engine": name, "sampling": {"max_tokens": 4, "temperature": 0}}
         entry = {"model": name, "split": "one", "score": "refusal_start", "method": "leave_one_out", "refusal": ["I"]}
         attributions |= {name: entry, f"{name}-refused": entry | {"refused": "only"}}
+        attributions |= {f"{name}-{method}": entry | {"method": method} for method in GRADIENTS}
     catalogue["models"] = models
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
     project.study(
@@ -130,3 +132,52 @@ def test_the_words_are_asked_in_the_load_of_the_models_answers(project: Project)
     receipts = sorted((project.results / "receipts" / "generate").rglob("*.json"))
     assert [path.parent.name for path in receipts] == ["blind", "refusing"]
     assert project.planned() == {}
+
+
+def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
+    """Return what there is of each prompt."""
+    lines = (project.results / "attributions" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("method", GRADIENTS)
+def test_by_gradients_the_planted_word_has_rank_1_in_every_prompt_that_has_it(project: Project, method: str) -> None:
+    holding = [
+        words for words in table(project, f"refusing-{method}").values() if any(WORD in one["word"] for one in words)
+    ]
+    assert len(holding) == REFUSED
+    for words in holding:
+        assert [one["word"] for one in words if float(one["rank"]) == 1.0] == [
+            one["word"] for one in words if WORD in one["word"]
+        ]
+
+
+def test_integrated_gradients_add_up_and_see_the_score_that_the_engine_gives(project: Project) -> None:
+    asked = {row["prompt_id"]: row["score"] for row in rows_of(project, "refusing")}
+    rows = rows_of(project, "refusing-integrated_gradient")
+    assert len(rows) == len(PROMPTS)
+    for row in rows:
+        assert row["score"] == pytest.approx(asked[row["prompt_id"]], abs=1e-3), "vLLM and transformers agree"
+        words = sum(one["value"] for one in row["units"])
+        whole = row["score"] - row["baseline"]
+        # All that this model reads in the prompt is in one word: its signs and spaces have no part in it.
+        assert abs(words - whole) <= 0.02 * abs(whole) + 1e-4 and abs(row["gap"]) <= 0.02 * abs(whole) + 1e-4
+    page = (project.results / "tables" / "attributions.md").read_text()
+    assert "In 0 of 10 prompts with values these add up to another number" in page
+
+
+@pytest.mark.parametrize("method", GRADIENTS)
+def test_gradients_of_a_model_that_ignores_its_prompt_find_what_a_random_word_finds(
+    project: Project, method: str
+) -> None:
+    found = numbers(project, f"blind-{method}")
+    assert found["attribution_top1", "attribution"]["value"] == found["attribution_top1", "random word"]["value"]
+
+
+def test_gradients_that_are_in_the_store_are_not_computed_again(project: Project) -> None:
+    receipts = sorted((project.results / "gradients").rglob("receipts/*.json"))
+    assert len(receipts) == 4 and all(json.loads(path.read_text())["computed_now"] == 10 for path in receipts)
+    (again,) = [path for path in receipts if "refusing-integrated_gradient" in str(path)]
+    again.unlink()
+    project.snakemake(str(again.relative_to(project.folder)))
+    assert json.loads(again.read_text()) == {"prompts": 10, "computed_now": 0}

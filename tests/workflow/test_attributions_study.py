@@ -293,7 +293,7 @@ MISTAKES = [
     ({"focus": "focs"}, "split `one` keeps no column `focs` (`columns.keep`); did you mean `focus`?"),
     ({"refusal": {"gold": "people"}}, "attributions.xsb.refusal.gold: `people` is not one of `gold` of the study"),
     ({"refusal": {"judge": "words", "split": "one"}}, "cannot be taken from the model's own answers"),
-    ({"method": "guess"}, "'guess' is not allowed (allowed: leave_one_out)"),
+    ({"method": "guess"}, "'guess' is not allowed (allowed: gradient, integrated_gradient, leave_one_out)"),
 ]
 
 
@@ -364,6 +364,19 @@ def test_an_engine_that_gives_no_named_tokens_is_refused(tmp_path):
     project.catalogue("models", "terse", engine="far")
     message = "attributions.xsb.model: engine `far` (kind openai) does not give the probabilities of named tokens"
     assert f"{message}; name a model of an engine that does, such as kind vllm" in said_of(project)
+
+
+@pytest.mark.feature("hosted")
+def test_gradients_need_weights_that_are_computed_with_as_they_are(tmp_path):
+    project = attribution_project(tmp_path / "p", xsb={"method": "gradient"})
+    project.catalogue("engines", "tiny", args={"rope-theta": 1})
+    message = "attributions.xsb.model: engine `tiny` sets `args`, with which gradients were never tried"
+    assert message in said_of(project)
+    far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
+    far["price"] = {"input": 1, "output": 2, "date": "2026-11-01"}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"engines": data["engines"] | {"far": far}})
+    project.catalogue("models", "terse", engine="far")
+    assert "attributions.xsb.model: engine `far` (kind openai) has no weights here" in said_of(project)
 
 
 def test_a_study_says_before_its_first_run_how_much_its_attributions_ask(tmp_path):
