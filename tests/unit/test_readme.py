@@ -103,7 +103,7 @@ def test_every_snakemake_command_line_parses(command: list[str], monkeypatch: py
 def test_only_engine_loads_ask_for_gpus() -> None:
     rules = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "workflow" / "rules").glob("*.smk"))
     with_gpus = re.findall(r"^rule (\w+):(?:(?!^rule ).)*?^        gpu=", rules, re.DOTALL | re.MULTILINE)
-    assert sorted(with_gpus) == ["activations", "generate", "judge", "search_prompts"]
+    assert sorted(with_gpus) == ["activations", "generate", "gradients", "judge", "search_prompts"]
 
 
 def snakemake(*arguments: str, folder: Path) -> str:
