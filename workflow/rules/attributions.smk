@@ -11,17 +11,6 @@ from refusal_eval.features.attributions.attribution_files import asking, attribu
 ATTRIBUTIONS = attributions_of(study)
 
 
-def gradient_gpus(wildcards, input):
-    """Return the GPUs that gradients take; none when the store already has them."""
-    return attribution_stage.gpus(study, wildcards.attribution, ROOT, input.items_file)
-
-
-def gradient_threads(wildcards):
-    """Return the threads of computing gradients: those of a load of the engine."""
-    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.threads(study, attribution_stage.engine_name(study, wildcards.attribution), ROOT, *machine)
-
-
 rule attribution_requests:
     """Render each prompt, whole and without each word; decide which tokens begin a refusal, and the key of every request."""
     input:
@@ -132,11 +121,15 @@ rule gradients:
         "../../envs/workflow.yaml"
     container:
         ENGINE_IMAGE
-    threads: gradient_threads
+    threads: lambda wildcards: threads_of(attribution_stage.engine_name(study, wildcards.attribution))
     resources:
-        gpu=gradient_gpus,
-        gpu_model=lambda wildcards, input: cluster.gpu_model(workflow, gradient_gpus(wildcards, input)),
-        slurm_partition=lambda wildcards, input: cluster.partition(workflow, gradient_gpus(wildcards, input)),
+        gpu=lambda wildcards, input: attribution_stage.gpus(study, wildcards.attribution, ROOT, input.items_file),
+        gpu_model=lambda wildcards, input: cluster.gpu_model(
+            workflow, attribution_stage.gpus(study, wildcards.attribution, ROOT, input.items_file)
+        ),
+        slurm_partition=lambda wildcards, input: cluster.partition(
+            workflow, attribution_stage.gpus(study, wildcards.attribution, ROOT, input.items_file)
+        ),
         slurm_extra=load_options,
     params:
         # Run by their paths, in the engine environment; what the store has is not computed again.

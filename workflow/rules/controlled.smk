@@ -11,36 +11,12 @@ from refusal_eval.features.controlled.controlled_files import controlled_splits
 CONTROLLED = any_of(controlled_splits(study))
 
 
-def wanted_refusals(noun):
-    """Return an input function: the target's answers, or the verdicts on them, that say what it refuses with."""
-
-    def found(wildcards):
-        source = controlled_splits(study)[wildcards.split]
-        cell = f"{source.target}/{source.refusals.split}.jsonl"
-        folder = "answers" if noun == "answers" else f"verdicts/{source.refusals.judge}"
-        return f"{RESULTS}/{folder}/{cell}"
-
-    return found
-
-
-def search_gpus(wildcards, input):
-    """Return the GPUs of a search; none when the store already has what it looks for."""
-    return controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.search)
-
-
-def search_threads(wildcards):
-    """Return the threads of a search: those of a load of the engine that takes more GPUs."""
-    role = controlled_stage.most_gpus(study, wildcards.split, ROOT)
-    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.threads(study, controlled_stage.engine_name(study, wildcards.split, role), ROOT, *machine)
-
-
 rule search_items:
     """Render what both models read, draw the refusal that each text is to bring about, and make the key of each."""
     input:
         seeds=lambda wildcards: f"{RESULTS}/prompts/{controlled_splits(study)[wildcards.split].seeds}.jsonl",
-        answers=wanted_refusals("answers"),
-        verdicts=wanted_refusals("verdicts"),
+        answers=lambda wildcards: controlled_stage.refusals_read(study, wildcards.split, "answers"),
+        verdicts=lambda wildcards: controlled_stage.refusals_read(study, wildcards.split, "verdicts"),
         by=lambda wildcards: controlled_stage.engine_file(study, wildcards.split, "by"),
         target=lambda wildcards: controlled_stage.engine_file(study, wildcards.split, "target"),
         template=lambda wildcards: controlled_stage.template_files(study, wildcards.split),
@@ -86,11 +62,15 @@ rule search_prompts:
         "../../envs/workflow.yaml"
     container:
         ENGINE_IMAGE
-    threads: search_threads
+    threads: lambda wildcards: threads_of(controlled_stage.largest_engine(study, wildcards.split, ROOT))
     resources:
-        gpu=search_gpus,
-        gpu_model=lambda wildcards, input: cluster.gpu_model(workflow, search_gpus(wildcards, input)),
-        slurm_partition=lambda wildcards, input: cluster.partition(workflow, search_gpus(wildcards, input)),
+        gpu=lambda wildcards, input: controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.search),
+        gpu_model=lambda wildcards, input: cluster.gpu_model(
+            workflow, controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.search)
+        ),
+        slurm_partition=lambda wildcards, input: cluster.partition(
+            workflow, controlled_stage.gpus(study, wildcards.split, wildcards.load, ROOT, input.search)
+        ),
         slurm_extra=load_options,
     params:
         # Run by their paths, in the engine environment; what the store has is not searched for again.

@@ -70,10 +70,15 @@ def load_weights(wildcards):
     return weights_stage.weights_files(study, execution_stage.engine_of(wildcards.batch))
 
 
+def threads_of(engine):
+    """Return the threads of a load of an engine."""
+    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
+    return execution_stage.threads(study, engine, ROOT, *machine)
+
+
 def load_threads(wildcards):
     """Return the threads of an engine load."""
-    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.threads(study, execution_stage.engine_of(wildcards.batch), ROOT, *machine)
+    return threads_of(execution_stage.engine_of(wildcards.batch))
 
 
 def load_gpus(wildcards, input):
@@ -113,8 +118,7 @@ def earlier_jobs():
 
 def capture_threads(wildcards):
     """Return the threads of capturing: all cores on a CPU, as an engine load takes."""
-    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.threads(study, study.models[wildcards.model].engine, ROOT, *machine)
+    return threads_of(study.models[wildcards.model].engine)
 
 
 def read_answers(wildcards):

@@ -51,6 +51,17 @@ def search_params(study: Study, split: str) -> dict[str, Any]:
     }
 
 
+def refusals_read(study: Study, split: str, noun: str) -> str:
+    """Return the file with the target's answers, or with the verdicts on them, that say what it refuses with.
+
+    Args:
+        noun: `answers` or `verdicts`.
+    """
+    source = controlled_splits(study)[split]
+    names = {"model": source.target, "split": source.refusals.split}
+    return study.paths.of(noun, **names, **({"judge": source.refusals.judge} if noun == "verdicts" else {}))
+
+
 def receipts(study: Study, split: str) -> list[str]:
     """Return the receipts of all searches of a split."""
     shards = controlled_splits(study)[split].shards
@@ -67,6 +78,11 @@ def most_gpus(study: Study, split: str, root: Path) -> str:
     return max(ROLES, key=lambda role: engines[role].gpus(engines[role].device_here(root)))
 
 
+def largest_engine(study: Study, split: str, root: Path) -> str:
+    """Return the engine that takes more GPUs."""
+    return engine_name(study, split, most_gpus(study, split, root))
+
+
 def gpus(study: Study, split: str, load: str, root: Path, items: str) -> int:
     """Return the GPUs of a search; none when the store already has what it looks for.
 
@@ -76,7 +92,7 @@ def gpus(study: Study, split: str, load: str, root: Path, items: str) -> int:
     """
     from refusal_eval.features.controlled.search_store import SearchStore, items_of_load
 
-    engine = study.engines[engine_name(study, split, most_gpus(study, split, root))]
+    engine = study.engines[largest_engine(study, split, root)]
     count = engine.gpus(engine.device_here(root))
     if count == 0 or not Path(items).is_file():
         return count
