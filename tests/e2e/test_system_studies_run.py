@@ -313,7 +313,7 @@ def test_the_dose_response_has_each_alpha_with_the_rate_of_its_answers(finished:
     for row in own:
         assert float(row["value"]) == pytest.approx(rates[row["model"], row["split"]], abs=1e-6)
     assert (
-        "\N{GREEK SMALL LETTER ALPHA}"
+        "by the alpha of the intervention"
         in (finished.results / "figures" / "dose_response_add_alpha.caption.md").read_text()
     )
 
