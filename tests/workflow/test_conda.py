@@ -49,7 +49,7 @@ def test_each_rule_with_a_script_names_the_environment_and_only_engine_loads_a_c
         for name, rule in re.findall(r"^rule (\w+):\n((?: .*\n|\n)*)", file.read_text(), re.MULTILINE):
             assert ('conda:\n        "../../envs/workflow.yaml"' in rule) == ("script:" in rule), name
             in_container |= {name} if "container:" in rule else set()
-    assert in_container == {"generate", "judge", "activations"}
+    assert in_container == {"generate", "judge", "activations", "gradients", "search_prompts"}
 
 
 def test_rules_run_in_one_environment_that_conda_makes_of_the_lock(conda: Path, tmp_path: Path) -> None:
