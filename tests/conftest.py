@@ -1,5 +1,6 @@
 """What all tests share: the repository, the catalogue that ships with it, and that none sees what another left."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from refusal_eval.features import FEATURES
 from refusal_eval.workflow.rule_files import content_hash
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+STARTED_IN = os.getcwd()
 
 
 class ByFileAndCluster(LoadFileScheduling):  # type: ignore[misc]
@@ -46,6 +48,15 @@ def _nothing_kept_of_another_run() -> Iterator[None]:
     if Registry.forget_added():
         ask_for_kinds_again()
     content_hash.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _working_folder_kept() -> Iterator[None]:
+    """Fail the test that leaves another working folder, not those after it: tests name files of the repository."""
+    yield
+    if (left := os.getcwd()) != STARTED_IN:
+        os.chdir(STARTED_IN)
+        pytest.fail(f"the working folder is another one now: {left}")
 
 
 @pytest.fixture(scope="session")

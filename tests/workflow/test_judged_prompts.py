@@ -1,7 +1,7 @@
 """Prompts chosen by a judge's verdicts on a model's answers, and the engine loads that wait for each other."""
 
+import contextlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -39,9 +39,9 @@ def judged_project(folder, entries, **study):
 
 
 def loaded(project):
-    os.chdir(project.folder)  # entries name files relative to it
     file = str(project.folder / "study.yaml")
-    return Study(load_study(study_values(file), file, str(ROOT)))
+    with contextlib.chdir(project.folder):  # entries name files relative to it
+        return Study(load_study(study_values(file), file, str(ROOT)))
 
 
 def rounds(project, *, end=True):

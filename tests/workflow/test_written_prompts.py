@@ -1,8 +1,8 @@
 """Prompts that a model writes from others, in a study whose engine is killed again and again."""
 
+import contextlib
 import csv
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -69,9 +69,9 @@ def written_project(folder, **study):
 
 
 def loaded(project):
-    os.chdir(project.folder)  # entries name files relative to it
     file = str(project.folder / "study.yaml")
-    return Study(load_study(study_values(file), file, str(ROOT)))
+    with contextlib.chdir(project.folder):  # entries name files relative to it
+        return Study(load_study(study_values(file), file, str(ROOT)))
 
 
 def lines(path):
@@ -153,10 +153,11 @@ def test_another_last_template_plans_the_last_step_only(killed, tmp_path):
     ]
 
 
-def test_the_plan_counts_the_writers(killed):
+def test_the_plan_counts_the_writers(killed, monkeypatch):
     from refusal_eval.tools.plan.workload import COUNTED
     from refusal_eval.tools.plan.workload_files import StudyNow, whole_work
 
+    monkeypatch.chdir(killed.folder)  # where a plan looks for what there is already
     study = loaded(killed)
     guessed = whole_work(study, ROOT, StudyNow())
     assert guessed[Cell("writer", "anew.asked")].requests == 6 and guessed[Cell("writer", "short.asked")].requests == 6
