@@ -21,13 +21,15 @@ from refusal_eval.config.shapes import Text
 from refusal_eval.engines.engine_base import EngineLoad, RunningEngine
 
 BLOCKED, CUT = "<blocked>", "<cut>"  # begin replies that are none
+IN_FLIGHT = "!"  # ends a point of a kill
 
 
 @ENGINES.add
 class ScriptedEngine(Engine):
     """Answers out of the file script.json in its folder, pairs of a pattern and a reply (`\\1` is a group).
 
-    A line of the file kills.txt is a number of requests after which its process ends, each once.
+    A line of the file kills.txt is a number of requests after which its process ends, each once: before the next one
+    reaches it, or, with `!` behind the number, while that one is in flight.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset({"writes_text", "takes_messages", "seeds", "may_block"})
@@ -62,11 +64,17 @@ class Scripted(RunningEngine):
         log, kills = self._folder / "asked.jsonl", self._folder / "kills.txt"
         before = len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
         points = kills.read_text(encoding="utf-8").split() if kills.exists() else []
-        if any(int(point) <= before for point in points):  # of two loads at a time, both may pass a number
-            kills.write_text("\n".join(sorted(points, key=int)[1:]), encoding="utf-8")
+        points.sort(key=_place)
+        killed = bool(points) and _place(points[0])[0] <= before  # of two loads at a time, both may pass a number
+        if killed:
+            kills.write_text("\n".join(points[1:]), encoding="utf-8")
+        if killed and not points[0].endswith(IN_FLIGHT):
             os.kill(os.getpid(), signal.SIGKILL)
+        line = {"served": self._engine.served, "asked": asked, "seed": seed} | ({"killed": True} if killed else {})
         with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"served": self._engine.served, "asked": asked, "seed": seed}) + "\n")
+            file.write(json.dumps(line) + "\n")
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
         found = ((re.search(pattern, asked, re.DOTALL), reply) for pattern, reply in self._script)
         text = next(match.expand(reply) for match, reply in found if match)
         response = {"text": text, "token_ids": [], "logprobs": None, "finish_reason": "stop", "stop_reason": None}
@@ -77,3 +85,8 @@ class Scripted(RunningEngine):
     def serving_record(self) -> dict[str, Any]:
         """Return what served."""
         return {"served": self._engine.served}
+
+
+def _place(point: str) -> tuple[int, bool]:
+    """Return the order of the points of kills."""
+    return int(point.removesuffix(IN_FLIGHT)), point.endswith(IN_FLIGHT)

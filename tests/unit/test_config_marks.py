@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from config_project import COMMIT, SHA256, STUDY, WHOLE_STUDY
+from config_project import BASE, CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY, changed
 
 from refusal_eval.config.references import read_references
 from refusal_eval.study.row_sources import row_source
@@ -157,6 +157,35 @@ def test_a_split_that_is_off_tells_why_and_how_to_switch_it_on(project):
         "To use it all the same, write `allow: [mine]` into the study"
     ]
     assert with_split(project, {"allow": ["mine"]}, **off) == []
+
+
+@pytest.mark.feature("judged")
+def test_what_is_only_read_through_another_split_has_to_be_allowed_too(project):
+    off = {"enabled": False, "reason": "not for commercial use.", "terms": "https://example.org/terms"}
+    project.write(BASE, changed(CATALOGUE, ("engines", "off"), CATALOGUE["engines"]["wheel-engine"] | off))
+    source = {"kind": "judged", "split": "mine", "model": "answers", "judge": "reads", "keep": {"label": "refusal"}}
+    splits = {
+        "mine": {"source": HUB | {"split": "test"}, "expectation": "comply"} | off,
+        "made": {"source": source, "expectation": "varies"},
+        "made-again": {"source": source | {"split": "made"}, "expectation": "varies"},
+    }
+    own = {
+        "models": {"answers": {"engine": "off", "sampling": {"max_tokens": 9}}},
+        "judges": {"reads": {"like": "reader", "engine": "off"}},
+        "datasets": {"own": {"splits": splits}},
+    }
+    project.write("own.yaml", own)
+    study = STUDY | {"catalogue": ["own.yaml"], "splits": ["made-again"]}
+    found = [line.split(": ", 1)[1].removeprefix("datasets.own.splits.") for line in project.mistakes(study)]
+    assert sorted(line.split(" is off by default: ")[0] for line in found) == [
+        "made-again.source.judge: `reads`",
+        "made-again.source.model: `answers`",
+        "made.source.judge: `reads`",
+        "made.source.model: `answers`",
+        "made.source.split: `mine`",
+    ]
+    assert all("not for commercial use (terms: https://example.org/terms)" in line for line in found)
+    assert project.mistakes(study | {"allow": ["mine", "answers", "reads"]}) == []
 
 
 def test_a_study_allows_only_what_it_uses(project):

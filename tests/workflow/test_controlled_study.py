@@ -107,7 +107,7 @@ def test_another_weight_searches_again_and_more_samples_search_for_these_alone(m
         ({"target": "prefilled"}, "`prefilled` has a `prefill`, which the search does not know"),
         ({"by": "other"}, "`other` and `plain` have different tokenizers, and the tokens of one are compared"),
         ({"seeds": "nowhere"}, "nowhere"),
-        ({"refusals": {"split": "two", "judge": "label"}}, "`label` is not one of the study's `judges`"),
+        ({"refusals": {"split": "two", "judge": "labels"}}, "there is no judge `labels` in the catalogue"),
         ({"refusals": {"split": "tow", "judge": "words"}}, "there is no split `tow`"),
         ({"instruction": "Say it again."}, "must have {prompt} in it"),
         ({"seeds": "made"}, "the splits are made of each other in a circle"),

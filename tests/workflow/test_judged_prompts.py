@@ -1,7 +1,10 @@
 """Prompts chosen by a judge's verdicts on a model's answers, and the engine loads that wait for each other."""
 
 import contextlib
+import csv
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -147,16 +150,62 @@ def test_a_prompt_whose_answers_have_no_label_is_never_kept_on_a_guess():
     assert shares_of(answers, verdicts, ["refusal"]) == {"a": 0.0, "b": 0.5}
 
 
+def test_the_best_of_each_group_by_hand():
+    from refusal_eval.features.judged.judged_rows import best_of, chances_of
+
+    answers = [{"prompt_id": p, "sample": n, "turn": 0, "state": s} for p, n, s in [
+        ("a", 0, "complete"), ("a", 1, "complete"), ("b", 0, "blocked"), ("b", 1, "complete"), ("c", 0, "complete"),
+        ("d", 0, "truncated_reasoning")]]  # fmt: skip
+    verdicts = [
+        {"prompt_id": "a", "sample": 0, "turn": 0, "p_refusal": 0.2},
+        {"prompt_id": "a", "sample": 1, "turn": 0, "p_refusal": 0.4},
+        {"prompt_id": "b", "sample": 1, "turn": 0, "p_refusal": None},
+        {"prompt_id": "c", "sample": 0, "turn": 0, "p_refusal": 0.3},
+    ]
+    chances = chances_of(answers, verdicts)
+    assert chances == {"a": pytest.approx(0.3), "b": 1.0, "c": 0.3}
+    rows = [
+        {"id": name, "cluster": cluster, "source": {"parent": parent} if parent else {}}
+        for name, cluster, parent in (("c", "x", "p"), ("a", "x", "p"), ("d", "x", "p"), ("b", "x", None))
+    ]
+    chances["a"] = chances["c"]
+    found = {of: [row["id"] for row in best_of(rows, chances, 1, of)] for of in ("parent", "cluster", "split")}
+    assert found == {"parent": ["c", "b"], "cluster": ["b"], "split": ["b"]}  # of equal ones the first; `d` has none
+    assert [row["id"] for row in best_of(rows, chances, 2, "parent")] == ["c", "a", "b"]
+
+
 @pytest.mark.parametrize(
     ("entry", "wanted"),
     [
         (judged("won", "plain", "words"), "source.split: there is no split `won` in the catalogue"),
         (judged("one", "plane", "words"), "source.model: there is no model `plane` in the catalogue; did you mean"),
-        (judged("one", "plain", "wordz"), "source.judge: `wordz` is not one of the study's `judges`; did you mean"),
+        (judged("one", "plain", "wordz"), "source.judge: there is no judge `wordz` in the catalogue; did you mean"),
         (judged("hard", "plain", "words"), "in a circle: hard -> hard"),
         (
             judged("one", "plain", "words", label="refused"),
-            "source.keep.label: must be `refusal`, `partial` or `compliance`",
+            "source.keep.label: must be `refusal`, `partial` or `compliance`, the labels that `words` gives; did you",
+        ),
+        (
+            judged("one", "plain", "two-labels", label=["refusal", "partial"]),
+            "source.keep.label[1]: must be `refusal` or `compliance`, the labels that `two-labels` gives",
+        ),
+        (
+            judged("one", "plain", "two-labels", label="scolded"),
+            "source.keep.label: `scolded` is a kind of answer that `two-labels` counts as `refusal`; write that",
+        ),
+        (
+            judged("one", "plain", "words", best=2),
+            "source.keep.best: `words` (kind keyword) gives no probabilities, ",
+        ),
+        (judged("one", "plain", "label", at_least=0.5), "source.keep: name `label` or `best`"),
+        (judged("one", "plain", "label", label="refusal", of="split"), "source.keep: `of` belongs to `best`; leave"),
+        (
+            judged("one", "plain", "both"),
+            "source.judge: `both` is made of the verdicts of other judges, so that the study must have it among its",
+        ),
+        (
+            judged("one", "plain", "fitted"),
+            "source.judge: `fitted` has a threshold that is fitted on gold, so that the study must have it among its",
         ),
         (judged("one", "plain", "words", label="refusal", at_least=0.5, at_most=0.5), "`at_least` or `at_most`"),
         (judged("one", "old", "words"), "source.model: the answers of `old` are recorded: list it in the study's"),
@@ -171,10 +220,69 @@ def test_mistakes_name_the_key(tmp_path, entry, wanted):
     project = judged_project(tmp_path / "project", {"hard": entry} | longer, splits=["hard"])
     catalogue = yaml.safe_load((project.folder / "catalogue.yaml").read_text())
     catalogue["models"]["old"] = {"engine": "tiny", "sampling": {"max_tokens": 9}, "recorded": "folder"}
+    label, kinds = catalogue["judges"]["label"], {"scolded": "A", "declined": "B"}
+    catalogue["judges"] |= {
+        "two-labels": label | {"labels": {"refusal": kinds, "compliance": "C"}},
+        "fitted": label | {"threshold": "calibrated"},
+        "both": {"kind": "panel", "members": ["words", "label"], "rule": "majority"},
+    }
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
     with pytest.raises(ConfigError) as error:
         loaded(project)
     assert wanted in str(error.value) and "catalogue.yaml:" in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A study whose judge `label` only chooses prompts, of the answers of a model that it does not evaluate."""
+    project = judged_project(
+        tmp_path_factory.mktemp("chosen") / "project",
+        {"hard": judged("one", "terse", "label")},
+        **{"splits": ["hard"], "judges": ["words"], "gold": ["people"], "figures": []},
+    )
+    rounds(project)
+    return project
+
+
+def test_a_judge_that_only_chooses_prompts_judges_and_is_in_no_number(chosen):
+    read = Counter(
+        (row["prompt_id"], row["label"]) for row in lines(chosen.results / "verdicts" / "label" / "terse" / "one.jsonl")
+    )
+    ids = [row["id"] for row in lines(chosen.results / "prompts" / "one.jsonl")]
+    assert [row["id"] for row in lines(chosen.results / "prompts" / "hard.jsonl")] == [
+        prompt for prompt in ids if read[prompt, "refusal"] >= 1.5
+    ]
+    study = loaded(chosen)
+    assert study.judging_batches == {"engine/tiny": [Cell("terse", "one", "label")]}  # and no gold
+    for folder in ("scores", "judge_cards", "estimates/cells", "figures/judge_cards"):
+        assert not list((chosen.results / folder).glob("label*")), folder
+    assert list((chosen.results / "judge_cards").glob("words*"))
+    shown = [*(chosen.results / "tables").iterdir(), chosen.results / "results_table" / "results.csv"]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in shown if path.suffix in (".csv", ".md")}
+    assert texts and not [name for name, text in texts.items() if re.search(r"\blabel\b.*(tiny|0\.)", text)]
+    with (chosen.results / "results_table" / "results.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["judge"] for row in csv.DictReader(file)} <= {"words", ""}
+    methods = " ".join((chosen.results / "methods.md").read_text(encoding="utf-8").split())
+    assert "whose verdicts decide which prompts there are, and are in no number: " in methods
+
+
+def test_status_and_plan_have_what_only_makes_prompts(chosen, monkeypatch):
+    from refusal_eval.tools.plan.workload_files import StudyNow, whole_work
+    from refusal_eval.tools.status.study_status import study_status
+
+    monkeypatch.chdir(chosen.folder)
+    study = loaded(chosen)
+    cells = {str(one.cell): one for one in study_status(study.config, 0.0).cells}
+    assert list(cells) == ["plain/hard", "terse/one", "words/plain/hard", "words/gold/people", "label/terse/one"]
+    assert {one.state for one in cells.values()} == {"done"}
+    assert (cells["terse/one"].requests, cells["label/terse/one"].scored, cells["words/plain/hard"].scored) == (
+        *(18, None),
+        True,
+    )
+    assert set(whole_work(study, ROOT, StudyNow())) == {
+        *(Cell("plain", "hard"), Cell("terse", "one")),
+        Cell("terse", "one", "label"),
+    }
 
 
 def test_no_prompt_of_this_kind_is_an_error_that_says_so(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import CATALOGUE, Project, copy_of, make_project
+from project import CATALOGUE, Project, change_yaml, copy_of, make_project
 
 from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.problems import ConfigError
@@ -34,6 +34,7 @@ SCRIPT = [
     [r"", "Sure, here it is."],
 ]
 KILLS = (2, 5, 9)
+SPLITS = ("one", "short")
 
 
 def written(split, template, **more):
@@ -96,6 +97,65 @@ def test_no_request_is_asked_twice_whenever_the_engine_is_killed(killed):
     # Six prompts are reworded, the two that come of it shortened. Two samples of six prompts, of two rewordings in
     # their place, and of the one that was shortened.
     assert set(asked.values()) == {1} and len(asked) == 6 + 2 + 2 * (6 + 2 + 1)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_fifty_kills_of_a_chain_leave_the_same_rows_and_repeat_only_what_was_in_flight(tmp_path):
+    """The engine is killed 26 times between two requests, and 26 times while one is sent and not answered."""
+    unkilled, killed = (written_project(tmp_path / name) for name in ("unkilled", "killed"))
+    cells = [f"results/small/answers/{model}/{split}.jsonl" for model in ("plain", "reworded") for split in SPLITS]
+    unkilled.snakemake("--cores", "1", "--", *cells)
+    wanted = [(row["served"], row["asked"], row["seed"]) for row in lines(unkilled.folder / "asked.jsonl")]
+    assert len(set(wanted)) == len(wanted) == 26
+
+    # Between two answers the engine is killed once of each kind: what was in flight is a line of the log as well.
+    points = [f"{2 * request}{end}" for request in range(26) for end in ("", "!")]
+    (killed.folder / "kills.txt").write_text("\n".join(points))
+    # Half of the kills end a job that the same run starts again, the others end the run.
+    arguments = ("--cores", "1", "--retries", "1", "--", *cells)
+    codes = [killed.snakemake(*arguments, check=False).returncode]
+    while codes[-1] and len(codes) <= len(points):
+        codes.append(killed.snakemake(*arguments, check=False).returncode)
+    assert codes[-1] == 0 and len(codes) > 10 and not (killed.folder / "kills.txt").read_text()
+
+    sent = lines(killed.folder / "asked.jsonl")
+    answered = [(row["served"], row["asked"], row["seed"]) for row in sent if "killed" not in row]
+    assert sorted(answered, key=str) == sorted(wanted, key=str)  # so only what was in flight was sent again
+    assert len(sent) - len(answered) == 26
+
+    for folder in ("prompts", "answers", "transformed"):
+        made = {file.relative_to(unkilled.results): file for file in (unkilled.results / folder).rglob("*.jsonl")}
+        again = {file.relative_to(killed.results) for file in (killed.results / folder).rglob("*.jsonl")}
+        assert again == set(made) and made
+        for name, file in made.items():
+            assert (killed.results / name).read_bytes() == file.read_bytes(), name
+
+
+def test_shards_share_the_requests_of_each_level_and_a_judge_of_no_table_says_what_the_writer_refused(tmp_path):
+    project = written_project(tmp_path / "project", shards=3, figures=[])
+    (project.folder / "severe.yaml").write_text("refusal_openings: ['which thing is the fifth', 'i cannot']\n")
+
+    def change(data):
+        data["datasets"]["own"]["splits"]["anew"]["source"]["judge"] = "severe"
+        return data | {"judges": data["judges"] | {"severe": {"kind": "keyword", "lists": ["severe.yaml"]}}}
+
+    change_yaml(project.folder / "catalogue.yaml", change)
+    project.snakemake()
+    # The fifth is refused by this judge alone, so that nothing but the zeroth is left to shorten.
+    rows = {name: lines(project.results / "prompts" / f"{name}.jsonl") for name in ("anew", "short")}
+    assert [row["messages"][0]["content"] for row in rows["anew"]] == ["Which thing is the zeroth?"]
+    assert [row["messages"][0]["content"] for row in rows["short"]] == ["Zeroth?"]
+    asked = Counter((row["served"], row["asked"], row["seed"]) for row in lines(project.folder / "asked.jsonl"))
+    assert set(asked.values()) == {1} and len(asked) == 6 + 1 + 2 * (6 + 1 + 1)
+    receipts = Counter(str(path.parent.relative_to(project.results)) for path in project.results.rglob("*-of-3.json"))
+    folder = "receipts/generate/engine"
+    assert receipts == {
+        f"{folder}/{name}": 3 for name in ("writing", "writing/_level1", "asked", "asked/_level1", "asked/_level2")
+    }
+    results = (project.results / "results_table" / "results.csv").read_text()
+    assert ",words," in results and ",severe," not in results
+    assert not (project.results / "scores" / "severe").exists()
 
 
 def test_rows_are_what_the_writer_wrote_and_a_refusal_or_a_copy_never_passes(killed):
@@ -177,7 +237,7 @@ def test_the_plan_counts_the_writers(killed, monkeypatch):
         ({"source": {"template": "open.md"}}, "short.source.template: template open.md lets `prompt` close its own"),
         ({"source": {"template": "more.md"}}, "split `anew` keeps no column `focus` (`columns.keep`)"),
         ({"source": {"split": "short"}}, "short.source.split: the splits are made of each other in a circle"),
-        ({"source": {"judge": "wordz"}}, "short.source.judge: `wordz` is not one of the study's `judges`"),
+        ({"source": {"judge": "wordz"}}, "short.source.judge: there is no judge `wordz` in the catalogue; did"),
         ({"columns": {"keep": ["parent"]}}, "short.columns.keep: split `anew` keeps no column `parent`"),
         ({"source": {"checks": {"without": ["focus"]}}}, "short.source.checks.without: split `anew` keeps no column"),
     ],

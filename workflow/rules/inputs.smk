@@ -153,7 +153,7 @@ def recorded_votes(wildcards):
 
 def judge_of(wildcards):
     """Return the entry of a job's judge."""
-    return study.judges[wildcards.judge]
+    return study.every_judge[wildcards.judge]
 
 
 def asked_judge(wildcards):

@@ -37,10 +37,10 @@ class CheckedStudy:
         settings: its valid keys; one that must be there and is not valid is None.
         figures: the valid ones, by their place.
         used: the names of the entries that it uses, valid or not, by section, in its order; splits that are only
-            read, for activations or to make other prompts, models whose answers make prompts, and judges that only
-            other judges ask come last.
+            read, for activations or to make other prompts, models and judges that only make prompts, and judges that
+            only other judges ask come last.
         models, splits, judges, gold: the valid entries that it lists; among `judges` are those that
-            others ask.
+            others ask, and those that only make prompts.
         further_models: the valid ones that it does not list, and whose answers make prompts.
         chains: what its splits are made of.
         view: what kinds of judges and of figures ask.
@@ -77,7 +77,7 @@ class CheckedStudy:
         }
         asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
         seconds = self._known("judges", asked)
-        self.used["judges"] += [name for name in seconds if name not in judges]
+        self.used["judges"] += [name for name in seconds if name not in self.used["judges"]]
         as_written = self.entries("judges")
         self.judges: dict[str, Any] = {
             name: judge.for_engine(self.engine_of(judge)) for name, judge in as_written.items()
@@ -204,8 +204,9 @@ class CheckedStudy:
                 yield name, read.split
 
     def _use_what_splits_are_made_of(self) -> None:
-        """Add the splits and models of the catalogue that changes of models take, or that other splits are made of."""
+        """Add the splits, models and judges that changes of models take, or that other splits are made of."""
         splits, models, known = self.used["splits"], self.used["models"], set[str]()
+        judges = self.used["judges"]
         while known != {*splits, *models}:
             known = {*splits, *models}
             for model in self.entries("models").values():
@@ -217,7 +218,15 @@ class CheckedStudy:
                 for read in split.source.reads(name):
                     splits.append(read.split)
                     models += [read.model] if read.model is not None else []
+                    judges += [read.judge] if read.judge is not None else []
             splits[:], models[:] = self._known("splits", splits), self._known("models", models)
+            judges[:] = self._known("judges", judges)
+
+    def splits_asked(self, model: str) -> list[str]:
+        """Return the splits that a model is asked, each once: the study's, or those that it makes prompts for, too."""
+        read = (one for name, split in self.entries("splits").items() for one in split.source.reads(name))
+        made = [one.split for one in read if one.model == model]
+        return list(dict.fromkeys([*(self.names("splits") if model in self.models else ()), *made]))
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:
         """Yield section, name and entry of each valid model and judge of the study."""

@@ -17,6 +17,7 @@ from refusal_eval.config.kinds import JUDGES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.core.states import LABELS
 
 Certainty = Literal["always", "perhaps", "never"]
 Way = Literal["engine", "answers", "verdicts", "recorded"]
@@ -198,6 +199,18 @@ class JudgeEntry(Entry):
     def gold_behind(self, study: StudyView) -> set[str]:
         """Return the gold that its verdicts were fitted on, with that behind the judges that it reads."""
         return set(self.gold_to_fit()).union(*(study.judges[name].gold_behind(study) for name in self.reads()))
+
+    def labels_given(self) -> tuple[str, ...]:
+        """Return the labels that its verdicts can have."""
+        return LABELS
+
+    def only_listed(self) -> str | None:
+        """Return why it cannot choose prompts in a study that does not list it; None if it can."""
+        if self.way == "recorded":
+            return "reads verdicts that came with recorded answers"
+        if self.reads() or self.second() is not None:
+            return "is made of the verdicts of other judges"
+        return "is fitted on gold" if self.gold_to_fit() else None
 
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold that its threshold is fitted on; None for a threshold of its own."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from refusal_eval.config.change import source_fields
+from refusal_eval.config.change import changes_of, source_fields
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
 from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.config.problems import Mistake
@@ -20,7 +20,7 @@ def permission_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     A model or a judge is off where its engine is: the terms are those of the weights, or of the server.
     """
     allowed, known = study.names("allow"), [name for section in LISTS for name in study.names(section)]
-    known += [*study.captured_splits(), *(name for name in study.view.seconds if name not in known)]
+    known += [name for section in LISTS for name in study.used[section] if name not in known]
     # What has mistakes may use more of the catalogue.
     whole = study.all_valid("judges", *ACTIVATION_USES.names())
     may_be_used = () if whole else {name for section in LISTS for name in study.catalogue.written[section]}
@@ -58,6 +58,32 @@ def _used(study: CheckedStudy) -> Iterator[tuple[KeyPath, str, str]]:
             for name in names:
                 if name in study.catalogue.written["splits"] and name not in study.names("splits"):
                     yield (*where, key), "splits", name
+    for where, section, name in _made_from(study):
+        if name in study.catalogue.written[section] and name not in study.names(section):
+            yield where, section, name
+
+
+def _made_from(study: CheckedStudy) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield where, in which section and by which name an entry is named that prompts are made from."""
+    for name, model in study.entries("models").items():
+        for change in changes_of(model):
+            yield from (
+                (("models", name, change.key), "splits", split) for split in change.splits_read(change.value_in(model))
+            )
+    for name, split in study.entries("splits").items():
+        source, here = split.source, ("splits", name, "source")
+        if name in study.catalogue.brought:  # made of what the split that brings it names too
+            continue
+        if source.made_of is not None:
+            yield (*here, source.made_of_key), "splits", source.made_of
+        yield from ((here, "models", model) for model in source.loads())
+        for read in source.reads(name):
+            if read.split not in {source.made_of, *study.catalogue.brought}:
+                yield here, "splits", read.split
+            if read.model is not None:
+                yield (*here, read.key), "models", read.model
+            if read.judge is not None:
+                yield (*here, *read.judge_key), "judges", read.judge
 
 
 def citation_mistakes(study: CheckedStudy) -> Iterator[Mistake]:

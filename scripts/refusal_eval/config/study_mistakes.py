@@ -123,11 +123,12 @@ def _answers_read(study: CheckedStudy, name: str, split: Split) -> Iterator[Mist
             for parameter, said in model.sampling.greedy_by:
                 message = f"{said} of `{read.model}` gives the same answer every time, so that one sample is all"
                 yield ("samples",), f"{message} (`{parameter}`)"
-        if read.judge is not None and read.judge not in study.names("judges"):
-            message = f"`{read.judge}` is not one of the study's `judges`{nearest(read.judge, study.names('judges'))}"
-            yield read.judge_key, message
+        if read.judge is not None and (unknown := study.catalogue.lacks("judge", read.judge)):
+            yield read.judge_key, unknown
             continue
         judge = study.judges.get(read.judge or "")
+        if judge is not None and read.judge not in study.names("judges") and (why := judge.only_listed()):
+            yield read.judge_key, f"`{read.judge}` {why}, so that the study must have it among its `judges`"
         if judge is not None and model is not None and not judge.reads_model(model):
             yield read.judge_key, f"`{read.judge}` does not judge the answers of `{read.model}`"
 

@@ -65,6 +65,10 @@ class ClassifierJudge(SoftJudge):
         """Return the kinds that its classes stand for."""
         return {kind: self.labels[key] for key, kind in self.kinds.items() if self.labels[key] in LABELS}
 
+    def labels_given(self) -> tuple[str, ...]:
+        """Return the labels that its classes stand for."""
+        return tuple(label for label in LABELS if label in self.labels.values())
+
     def rendering(self) -> dict[str, Any]:
         """Return how messages become token ids: the template writes all but the tokenizer's own marks."""
         return super().rendering() | {"template": self.template, "frame": True}

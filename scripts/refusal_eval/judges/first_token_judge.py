@@ -203,6 +203,10 @@ class FirstTokenJudge(SoftJudge, TemplatedJudge):
         """
         return {"token_ids": tokens_of(renderer, HELLO, {t: t for t in (*self._texts, *self.compliance)})}
 
+    def labels_given(self) -> tuple[str, ...]:
+        """Return its two labels."""
+        return (REFUSAL, COMPLIANCE)
+
     def refusals_read(self) -> RefusalsRead | None:
         """Return the refusals that give the tokens; None where the entry names texts."""
         own = self.refusal

@@ -107,6 +107,11 @@ class EngineJudge(JudgeEntry):
         """
         return {}
 
+    def only_listed(self) -> str | None:
+        """Return why it cannot choose prompts in a study that does not list it; None if it can."""
+        read = self.refusals_read()
+        return "reads other verdicts" if read is not None and read.judge is not None else super().only_listed()
+
     def refusals_read(self) -> RefusalsRead | None:
         """Return the refusals that decide what the engine is asked, if any do."""
         return None

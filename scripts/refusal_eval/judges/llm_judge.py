@@ -93,6 +93,10 @@ class LlmJudge(RubricJudge, SoftJudge):
         """Return the kinds under its labels."""
         return self.labels.kinds()
 
+    def labels_given(self) -> tuple[str, ...]:
+        """Return the labels that have a token."""
+        return tuple(label for label in LABELS if getattr(self.labels, label) is not None)
+
     def rendering(self) -> dict[str, Any]:
         """Return how messages become token ids; a `prefill` follows them."""
         return super().rendering() | {"prefill": self.prefill}

@@ -62,6 +62,10 @@ class Qwen3GuardJudge(SoftJudge):
     kind: Literal["qwen3guard"]
     engine: Slug = Field(description="Name of an engine with the weights of a Qwen3Guard-Gen model.")
 
+    def labels_given(self) -> tuple[str, ...]:
+        """Return its two labels."""
+        return (REFUSAL, COMPLIANCE)
+
     def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
         """Return the token ids of the two words of the last line.
 

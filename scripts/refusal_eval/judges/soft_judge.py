@@ -41,6 +41,10 @@ class FittedThreshold(JudgeEntry):
         elif self.calibrated_on is not None and self.calibrated_on not in study.gold:
             yield ("calibrated_on",), not_among(self.calibrated_on, study.gold)
 
+    def only_listed(self) -> str | None:
+        """Return why it cannot choose prompts in a study that does not list it; None if it can."""
+        return "has a threshold that is fitted on gold" if self.threshold == CALIBRATED else super().only_listed()
+
     def deciding_on(self, study: StudyView, gold: bool) -> dict[str, Any]:
         """Return `deciding`, on gold with the judge's own threshold in place of a fitted one, which is fitted on these.
 

@@ -35,6 +35,10 @@ class WildGuardJudge(EngineJudge):
     kind: Literal["wildguard"]
     engine: Slug = Field(description="Name of an engine with WildGuard's weights.")
 
+    def labels_given(self) -> tuple[str, ...]:
+        """Return its two labels."""
+        return (REFUSAL, COMPLIANCE)
+
     def rendering(self) -> dict[str, Any]:
         """Return how messages become token ids: by the format's own template."""
         return super().rendering() | {"template": str(TEMPLATE)}

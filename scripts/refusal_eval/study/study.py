@@ -41,7 +41,7 @@ class Study:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
         models, splits, judges, gold: the entries that it lists by name, in its order.
-        every_model: these models, and those whose answers only make prompts.
+        every_model, every_judge: these models and judges, and those whose answers or verdicts only make prompts.
         engines: the engines that these ask.
         paths: where its files lie.
 
@@ -60,6 +60,9 @@ class Study:
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.judges: dict[str, Any] = {name: self._judge(name) for name in self.settings.judges}
+        read = (one for name, split in self.settings.split_entries.items() for one in split.source.reads(name))
+        choosing = dict.fromkeys(one.judge for one in read if one.judge is not None)
+        self.every_judge: dict[str, Any] = {name: self._judge(name) for name in (*self.judges, *choosing)}
         self.paths = Paths(self.config)
         if self.settings.plugins:
             refuse_unknown_needs()
@@ -131,7 +134,8 @@ class Study:
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has a source, with it: weights, rows, files of a change."""
         for section, key in source_fields():
-            entries = self.settings.split_entries if section == "splits" else getattr(self, section)
+            every = {"splits": self.settings.split_entries, "models": self.every_model}
+            entries = every[section] if section in every else getattr(self, section)
             for name, entry in entries.items():
                 source: Source | None = getattr(entry, key, None)
                 if source is not None:
@@ -196,7 +200,7 @@ class Study:
     @cached_property
     def chains(self) -> RowChains:
         """What its splits are made of."""
-        judges = {**self.view.seconds, **self.judges}
+        judges = {**self.view.seconds, **self.every_judge}
         return RowChains(self.settings.split_entries, self.every_model, judges, self.view.read_by, self._sides_behind)
 
     def _sides_behind(self, model: str) -> Iterator[tuple[str, list[Side]]]:
@@ -236,7 +240,8 @@ class Study:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
         asked = self.engine_judges
         cells = [cell for cell in self.cells if cell.judge in asked]
-        cells += [Cell(GOLD, name, judge) for judge, name in itertools.product(asked, self.gold)]
+        measured = (judge for judge in asked if judge in self.judges)
+        cells += [Cell(GOLD, name, judge) for judge, name in itertools.product(measured, self.gold)]
         cells += [cell for cell in self.further_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
@@ -252,7 +257,7 @@ class Study:
             parts = {"engine": whole, "model": (shared,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
-            reads = cell.judge is not None and (self.judges[cell.judge].reads() or self._taught_by(cell.judge))
+            reads = cell.judge is not None and (self.every_judge[cell.judge].reads() or self._taught_by(cell.judge))
             after = AFTER_OTHERS if reads else None
             # One load for all of an engine's cells would wait for answers that it has to give itself.
             depth = self.level(Cell(model, cell.split, cell.judge))
@@ -371,8 +376,8 @@ class Study:
         return {name: second for name, judge in self.judges.items() if (second := judge.second())}
 
     def judges_by(self, way: Way) -> list[str]:
-        """Return the judges that make their verdicts in this way (see `JudgeEntry`)."""
-        return [name for name, judge in self.judges.items() if judge.way == way]
+        """Return those of `every_judge` that make their verdicts in this way (see `JudgeEntry`)."""
+        return [name for name, judge in self.every_judge.items() if judge.way == way]
 
 
 def _by_place(items: Any) -> Mapping[Any, Any]:

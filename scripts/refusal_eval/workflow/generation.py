@@ -135,7 +135,8 @@ def changed_prompts(study: Study, model: str, split: str) -> list[str]:
 
 def placed_requests(study: Study, model: str, split: str) -> list[str]:
     """Return the requests of a cell whose model is changed at tokens that each of them names, as a list."""
-    asked = changes_of(study.models[model]) if model in study.asked_models else ()
+    entry = study.every_model.get(model)
+    asked = changes_of(entry) if entry is not None and entry.asks_engine else ()
     return [study.paths.of("requests", model=model, split=split) for change in asked if change.at_positions]
 
 

@@ -12,7 +12,7 @@ from refusal_eval.workflow.whole_study import scored_turns
 
 def asked(study: Study, judge: str) -> dict[str, Any]:
     """Return what decides what a judge asks its engine."""
-    entry, own = study.engine_judges[judge], study.judges[judge]
+    entry, own = study.engine_judges[judge], study.every_judge[judge]
     params = {
         "entry": entry.asking(),
         "rendering": rendering_params(study.config, entry.rendering() | {"engine": entry.engine}),
@@ -40,7 +40,7 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
 
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
     """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold."""
-    own, asked_for, gold = study.judges[judge], study.engine_judges[judge], model == GOLD
+    own, asked_for, gold = study.every_judge[judge], study.engine_judges[judge], model == GOLD
     trust = getattr(study.engines[asked_for.engine], "trust_remote_code", False)
     # Lists that say something else of these answers alone leave the fitted model as it was, to the byte.
     lists = {"sha256": [content_hash(path) for path in asked_for.files()]} if asked_for.gold_to_fit() else {}
@@ -63,13 +63,13 @@ def fitting(study: Study, judge: str) -> dict[str, Any]:
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:
     """Return the settings that decide the verdicts of a judge without an engine, and the content of its files."""
-    entry = study.judges[judge]
+    entry = study.every_judge[judge]
     return {"entry": entry.deciding(), "sha256": [content_hash(path) for path in entry.files()]}
 
 
 def judging_answers(study: Study, judge: str, model: str) -> dict[str, Any]:
     """Return what decides the verdicts of a judge without an engine on a model's answers, or on gold."""
-    return deciding(study, judge) | {"entry": study.judges[judge].deciding_on(study.view, model == GOLD)}
+    return deciding(study, judge) | {"entry": study.every_judge[judge].deciding_on(study.view, model == GOLD)}
 
 
 def combining(study: Study, judge: str) -> dict[str, Any]:

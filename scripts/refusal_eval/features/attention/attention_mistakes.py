@@ -12,12 +12,12 @@ from refusal_eval.weights.known_layers import known_layers
 
 def attention_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what is wrong with the attention steering of a study's models; their engines are asked elsewhere."""
-    for name, model in study.models.items():
+    for name, model in (study.models | study.further_models).items():
         asked = attention_of(model)
         if asked is None or model.recorded:
             continue
         here = ("models", name, "intervention")
-        for split in dict.fromkeys([*study.names("splits"), *_making_prompts(study, name)]):
+        for split in study.splits_asked(name):
             entry = study.catalogue.valid["splits"].get(split)
             if entry is None:
                 continue
@@ -39,9 +39,3 @@ def attention_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             if count is not None and layer >= count:
                 message = f"the model has {count} layers, counted from 0: the last one is {count - 1}"
                 yield (*here, "layers", place), message
-
-
-def _making_prompts(study: CheckedStudy, model: str) -> Iterator[str]:
-    """Yield the splits that a model is asked because other splits are made of its answers."""
-    for name, split in study.entries("splits").items():
-        yield from (read.split for read in split.source.reads(name) if read.model == model)

@@ -23,7 +23,9 @@ class WantedRefusals(Entry):
     split: Slug = Field(
         description="The split on which the target is asked, such as harmful requests. The study need not evaluate it."
     )
-    judge: Slug = Field(description="One of the study's `judges`, which says which of its answers are refusals.")
+    judge: Slug = Field(
+        description="Judge of the catalogue that says which of its answers are refusals. The study need not list it."
+    )
     tokens: Whole = Field(
         16, ge=1, le=128, description="How many tokens of a refusal are wanted, from its beginning on."
     )

@@ -1,27 +1,30 @@
-"""The source of rows `judged`: the prompts of a split whose answers by a model a judge reads in one way."""
+"""The source of rows `judged`: the prompts of a split whose answers by a model a judge reads so, or the best."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.shapes import Entry, Number, Slug
+from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 from refusal_eval.config.source_entries import AnswersRead, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import BLOCKED, REFUSAL, place_of
 
-VerdictLabel = Literal["refusal", "partial", "compliance"]
 SHARE = "share"  # the column with the share of a prompt's answers that have one of the labels
+CHANCE = "p_refusal"  # the column with the mean probability of a refusal over a prompt's answers
 ASSUMED_SHARE = 0.5  # of the prompts, for a plan
 
 
 class Kept(Entry):
-    """Which prompts are kept: those of whose answers so large a share has one of the labels."""
+    """Which prompts are kept: those of whose answers so large a share has one of the labels, and of these the best."""
 
-    label: VerdictLabel | Annotated[list[VerdictLabel], Field(min_length=1)] = Field(
-        description="Label of the judge, or a list of labels. A blocked answer counts as a refusal."
+    label: Slug | Annotated[list[Slug], Field(min_length=1)] | None = Field(
+        None,
+        description="Label of the judge (`refusal`, `partial` or `compliance`), or a list of labels. A blocked answer "
+        "counts as a refusal.",
     )
     at_least: Number | None = Field(
         None,
@@ -38,28 +41,56 @@ class Kept(Entry):
         "label then count as if they had it: nothing is kept on a guess.",
     )
 
+    best: Whole | None = Field(
+        None,
+        ge=1,
+        description="Keep so many prompts of those that were made from one prompt (see `of`): the ones with the "
+        "highest probability of a refusal, as the judge gives it, on average over their answers. With `label` these "
+        "are sought among the prompts that it leaves. A prompt of whose answers none has a probability is left out.",
+    )
+    of: Literal["parent", "cluster", "split"] = Field(
+        "parent",
+        description="Among which prompts `best` counts: those made from one prompt, those of one cluster, or all.",
+    )
+
     @model_validator(mode="after")
     def _one_bound(self) -> "Kept":
         if self.at_least is not None and self.at_most is not None:
             raise ValueError("name `at_least` or `at_most`, not both")
+        if self.label is None and self.best is None:
+            raise ValueError("name `label` or `best`")
+        if self.label is None and (self.at_least is not None or self.at_most is not None):
+            raise ValueError("`at_least` and `at_most` are shares of answers with a `label`; name one")
+        if self.best is None and self.of != "parent":
+            raise ValueError("`of` belongs to `best`; leave it out")
         return self
 
     @property
     def labels(self) -> list[str]:
         """The labels."""
-        return [self.label] if isinstance(self.label, str) else list(self.label)
+        return [self.label] if isinstance(self.label, str) else list(self.label or ())
 
     def in_words(self) -> str:
         """Return what is kept, behind "the prompts of which"."""
-        named = " or ".join(self.labels)
-        if self.at_most is not None:
-            return f"at most {self.at_most:.0%} of the answers are {named}"
-        return f"at least {self.at_least or 0.5:.0%} of the answers are {named}"
+        words = []
+        if self.labels:
+            named = " or ".join(self.labels)
+            most = f"at most {self.at_most:.0%}" if self.at_most is not None else f"at least {self.at_least or 0.5:.0%}"
+            words.append(f"{most} of the answers are {named}")
+        if self.best is not None:
+            among = {"parent": " of each prompt that they were made from", "cluster": " of each cluster", "split": ""}
+            words.append(f"a refusal is most probable ({self.best}{among[self.of]})")
+        return " and ".join(words)
+
+    def param(self) -> dict[str, Any]:
+        """Return it as a rule's param, without what came later and is not used."""
+        return self.model_dump(mode="json", exclude=set() if self.best is not None else {"best", "of"})
 
 
 class JudgedRows(RowSource):
-    """The prompts of another split whose answers by a model a judge of the study labels in one way. They keep their
-    ids, clusters and categories. Their column is `share`, besides what the other split keeps."""
+    """The prompts of another split whose answers by a model a judge labels in one way. They keep their
+    ids, clusters and categories. Their column is `share` and, if named in `columns.keep`, `p_refusal`, besides what the
+    other split keeps."""
 
     fetched: ClassVar[bool] = False
     keeps_ids: ClassVar[bool] = True
@@ -70,7 +101,10 @@ class JudgedRows(RowSource):
         description="Model of the catalogue whose answers to them are judged, as many as the study's `samples`. The "
         "study need not evaluate it."
     )
-    judge: Slug = Field(description="One of the study's `judges`.")
+    judge: Slug = Field(
+        description="Judge of the catalogue. One that is not among the study's `judges` only chooses prompts, and is "
+        "in no table."
+    )
     keep: Kept = Field(description="Which prompts are kept.")
 
     @property
@@ -87,6 +121,10 @@ class JudgedRows(RowSource):
         kept = [SHARE, *(column for column in more if column != SHARE)] if isinstance(more, list) else more
         own = {"messages": "messages", "id": "id", "parent": "parent", "cluster": "cluster", "category": "category"}
         return own | dict(named) | {"keep": kept}
+
+    def param(self) -> dict[str, Any]:
+        """Return it as a rule's param."""
+        return super().param() | {"keep": self.keep.param()}
 
     @property
     def name(self) -> str:
@@ -111,7 +149,15 @@ class JudgedRows(RowSource):
         """
         answers, verdicts = (list(read_jsonl(file)) for file in read)
         shares = shares_of(answers, verdicts, self.keep.labels, unlabelled=self.keep.at_most is not None)
-        rows = [_row(prompt, shares[prompt["id"]]) for prompt in read_jsonl(path) if self._keeps(shares, prompt["id"])]
+        chances = chances_of(answers, verdicts)
+        kept = [prompt for prompt in read_jsonl(path) if self._keeps(shares, prompt["id"])]
+        if self.keep.best is not None:
+            if kept and not any(prompt["id"] in chances for prompt in kept):
+                raise UserError(
+                    f"no verdict of `{self.judge}` on the answers of `{self.model}` to `{self.split}` has a probability"
+                )
+            kept = best_of(kept, chances, self.keep.best, self.keep.of)
+        rows = [_row(prompt, shares[prompt["id"]], chances.get(prompt["id"])) for prompt in kept]
         if not rows:
             highest = f"the {'lowest' if self.keep.at_most is not None else 'highest'} share is "
             highest += f"{(min if self.keep.at_most is not None else max)(shares.values(), default=0.0):.2f}"
@@ -125,6 +171,8 @@ class JudgedRows(RowSource):
         # Of a prompt that was not asked, nothing is known.
         if prompt not in shares:
             return False
+        if not self.keep.labels:
+            return True
         if self.keep.at_most is not None:
             return shares[prompt] <= self.keep.at_most + 1e-9
         return shares[prompt] >= (self.keep.at_least or 0.5) - 1e-9
@@ -155,7 +203,44 @@ def shares_of(
     return {prompt: own[prompt] / count for prompt, count in total.items()}
 
 
-def _row(prompt: Mapping[str, Any], share: float) -> dict[str, Any]:
+def chances_of(answers: Iterable[Mapping[str, Any]], verdicts: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean probability of a refusal over the answers to each prompt that have one; a blocked one has 1.
+
+    Args:
+        answers: rows of a file of answers.
+        verdicts: the rows of a judge about them.
+    """
+    read = {place_of(row): row.get("p_refusal") for row in verdicts}
+    found: dict[str, list[float]] = {}
+    for row in answers:
+        chance = 1.0 if row["state"] == BLOCKED else read.get(place_of(row))
+        if chance is not None:
+            found.setdefault(row["prompt_id"], []).append(chance)
+    return {prompt: math.fsum(own) / len(own) for prompt, own in found.items()}
+
+
+def best_of(
+    prompts: Iterable[Mapping[str, Any]], chances: Mapping[str, float], count: int, of: str
+) -> list[Mapping[str, Any]]:
+    """Return so many prompts of each group with the highest chances, in their order; of equal ones the first.
+
+    Args:
+        prompts: rows of a file of prompts.
+        chances: of prompts, by id; one without is left out.
+        of: what a group is: `parent`, `cluster` or `split`.
+    """
+    groups: dict[str, list[tuple[float, int, Mapping[str, Any]]]] = {}
+    for place, prompt in enumerate(prompts):
+        if prompt["id"] in chances:
+            parent = prompt["source"].get("parent") or prompt["id"]
+            group = {"parent": parent, "cluster": prompt["cluster"], "split": ""}[of]
+            groups.setdefault(group, []).append((-chances[prompt["id"]], place, prompt))
+    first = [one for own in groups.values() for one in sorted(own, key=lambda one: one[:2])[:count]]
+    return [prompt for _, _, prompt in sorted(first, key=lambda one: one[1])]
+
+
+def _row(prompt: Mapping[str, Any], share: float, chance: float | None) -> dict[str, Any]:
     about = {"parent": prompt["source"].get("parent") or prompt["id"], SHARE: f"{share:.4g}"}
+    about[CHANCE] = "" if chance is None else f"{chance:.6g}"
     kept = prompt["source"].get("kept", {}) | ({"right": prompt["right"]} if "right" in prompt else {})
     return {**kept, **about} | {key: prompt[key] for key in ("id", "messages", "cluster", "category")}

@@ -30,7 +30,7 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what steered models lack: of their directions, of their engines, and beside them in the study."""
     yield from _unknown_directions(study)
     listed = study.names("directions")
-    for name, model in study.models.items():
+    for name, model in (study.models | study.further_models).items():
         intervention = intervention_of(model)
         if intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
@@ -63,7 +63,7 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             if other.loads and other.name != "intervention":
                 message = f"{other.words} and an intervention were never tried together; take weights with "
                 yield here, f"{message}{other.words} merged into them, or leave one of both out"
-        for message in _without_company(study, model):
+        for message in _without_company(study, model) if name in study.models else ():
             yield here, message
 
 
@@ -77,8 +77,8 @@ def _unknown_directions(study: CheckedStudy) -> Iterator[Mistake]:
 
 
 def _asked_of(study: CheckedStudy, model: str) -> list[str]:
-    """Return the splits that a model is asked: the study's, and those that its activations are read on."""
-    return [*study.names("splits"), *(side.split for _, side in study.sides(model))]
+    """Return the splits that a model is asked, and those that its activations are read on."""
+    return [*study.splits_asked(model), *(side.split for _, side in study.sides(model))]
 
 
 def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:

@@ -10,13 +10,13 @@ from refusal_eval.features.transforms.transform_keys import TransformKeys
 
 def transform_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what is wrong with the transforms of a study's models."""
-    for name, model in study.models.items():
+    for name, model in (study.models | study.further_models).items():
         transform = TransformKeys.of(model).transform
         if transform is None or model.recorded:
             continue
         here = ("models", name, "transform")
         yield from (((*here, *path), message) for path, message in transform.mistakes(study, model))
-        asked = dict.fromkeys([*study.names("splits"), *(side.split for _, side in study.sides(name))])
+        asked = dict.fromkeys([*study.splits_asked(name), *(side.split for _, side in study.sides(name))])
         for split in asked:
             entry = study.catalogue.valid["splits"].get(split)
             kept = (entry.columns.keep or []) if entry is not None else []

@@ -77,8 +77,8 @@ class WrittenRows(RowSource):
     checks: Checks = Field(Checks(), description="What the text must be.")
     judge: Slug | None = Field(
         None,
-        description="Judge of the study that says which answers of the writer are refusals. Default: the keyword lists "
-        "that ship, for English and Chinese.",
+        description="Judge of the catalogue that says which answers of the writer are refusals; the study need not "
+        "list it. Default: the keyword lists that ship, for English and Chinese.",
     )
 
     @property

@@ -201,7 +201,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
     judges = {name: judge_as_asked(config, name) for name in config["judges"]}
     seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
-    engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds)}
+    choosing = sorted(config["judge_entries"].keys() - {*judges, *seconds})
+    engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds, *choosing)}
     sent = {name: _sent(config["engine_entries"][entries[name]["engine"]], entries[name]["sampling"]) for name in asked}
     greedy = [config["protocol"] == "default" and sent[name].get("temperature") == 0 for name in asked]
     by_engine: dict[str, list[str]] = {}
@@ -233,6 +234,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
         "position_text": position_text,
         "seconds": seconds,
+        "choosing": choosing,
         # An engine elsewhere may change between runs without notice.
         "batched": [
             name

@@ -116,7 +116,8 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
             work[Cell(name, split)] = _probe_work(study, split, texts[split], probe.number, current)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
-        work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
+        measured = {name: judge for name, judge in judges.items() if name in study.judges}
+        work |= {Cell(GOLD, gold, n): _judging(own, own.count, GOLD_ANSWER_TOKENS, one) for n, one in measured.items()}
     return work
 
 

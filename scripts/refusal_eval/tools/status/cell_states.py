@@ -66,7 +66,8 @@ class CellStatus:
     current: bool = False  # whether its answers or verdicts are there and newer than what they are made from
     states: Mapping[str, int] = field(default_factory=dict)  # how many of its answers or verdicts are in each state
     answered_since: int = 0  # how many of its failed answers have a response by now, as a later load asked again
-    scored: bool | None = None  # whether its scores (for gold: the judge's card) are there and newer than the verdicts
+    # whether its scores (for gold: the judge's card) are there and newer than the verdicts; None where none are made
+    scored: bool | None = None
     trouble: Job | None = None  # the job that it waits for, or that failed
 
     @property
@@ -91,23 +92,33 @@ class Cells:
         self._store = functools.cache(functools.partial(StoreReader, study.paths.store))
 
     def statuses(self, only: Collection[str] = ()) -> list[CellStatus]:
-        """Return how far the answers and then the verdicts are, in the order of the study; `only`: of these cells."""
-        asked = itertools.product(self._study.models, self._study.splits)
+        """Return how far the answers and then the verdicts are, in the order of the study; `only`: of these cells.
+
+        What the study does not evaluate, and makes prompts or activations of, comes behind the rest of its kind.
+        """
+        further = self._study.further_cells
+        asked = [*itertools.product(self._study.models, self._study.splits)]
+        evaluated = {*asked, *((GOLD, gold) for gold in self._study.gold)}
+        asked += [(cell.model, cell.split) for cell in further if cell.judge is None]
         found = [
             self._answers(CellStatus(ANSWERS, *cell, None)) for cell in asked if not only or "/".join(cell) in only
         ]
         made = {(one.model, one.split): self._time("answers", one.cell) if one.current else None for one in found}
         golds = [gold for gold in self._study.gold if not only or f"{GOLD}/{gold}" in only]
         made |= {(GOLD, gold): self._time("answers", Cell(GOLD, gold)) for gold in golds}
-        for judge in self._study.judges:
+        for judge in self._study.every_judge:
             read = [GOLD, *(model for reader, model in self._study.read_pairs if reader == judge)]
-            for (model, split), answered in ((cell, at) for cell, at in made.items() if cell[0] in read):
-                found.append(self._verdicts(CellStatus(VERDICTS, model, split, judge, scored=False), answered))
+            own = [cell for cell in made if judge in self._study.judges and cell in evaluated and cell[0] in read]
+            found += [self._verdicts(CellStatus(VERDICTS, *cell, judge, scored=False), made[cell]) for cell in own]
+            unscored = [(cell.model, cell.split) for cell in further if cell.judge == judge]
+            found += [
+                self._verdicts(CellStatus(VERDICTS, *cell, judge), made[cell]) for cell in unscored if cell in made
+            ]
         return found
 
     def _answers(self, status: CellStatus) -> CellStatus:
         """Find out how far a cell's answers are."""
-        cell, recorded = status.cell, self._study.models[status.model].recorded
+        cell, recorded = status.cell, self._study.every_model[status.model].recorded
         rendered, made = self._time("requests", cell), self._time("answers", cell)
         if recorded:
             status.rendered = status.unit = None
@@ -127,7 +138,7 @@ class Cells:
         Args:
             answered: when its answers were made; None while they are not there or older than their requests.
         """
-        cell, asks = status.cell, self._study.judges[str(status.judge)].way == "engine"
+        cell, asks = status.cell, self._study.every_judge[str(status.judge)].way == "engine"
         if not asks:
             status.rendered = status.unit = None
         if answered is None:
@@ -142,6 +153,9 @@ class Cells:
             note = "not judged" if made is None else "verdicts older than the answers"
             return self._count(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
+        if status.scored is None:
+            status.state, status.note = jobs.DONE, "done"
+            return status
         rule, noun, what = "score", "scores", "scores"
         if status.model == GOLD:
             rule, noun, what = "judge_card", "cards", "judge's card"
@@ -188,7 +202,7 @@ class Cells:
 
         It also waits for captures that run or stopped, where a change of its model is made from activations.
         """
-        model = self._study.models.get(status.model)
+        model = self._study.every_model.get(status.model)
         asked = self._study.engine_judges.get(status.judge) if status.judge else model
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
