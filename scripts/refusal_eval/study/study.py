@@ -134,7 +134,7 @@ class Study:
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has a source, with it: weights, rows, files of a change."""
         for section, key in source_fields():
-            every = {"splits": self.settings.split_entries, "models": self.every_model}
+            every: dict[str, Any] = {"splits": self.settings.split_entries, "models": self.every_model}
             entries = every[section] if section in every else getattr(self, section)
             for name, entry in entries.items():
                 source: Source | None = getattr(entry, key, None)
