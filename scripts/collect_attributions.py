@@ -8,6 +8,7 @@ from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_s
 from refusal_eval.core.files import read_jsonl, write_jsonl, written_whole
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.features.attributions.attribution_values import csv_of, log_of_sum, valued
+from refusal_eval.features.attributions.own_replies import log_probability, own_replies
 from refusal_eval.judges.named_tokens import shares_of
 
 
@@ -15,14 +16,23 @@ def main(files: Any, store_dir: str, how: Mapping[str, Any], outputs: Any) -> No
     """Write a row for each prompt with its score and its units; and a CSV with a row for each unit.
 
     Args:
-        files: the `requests`, the `prompts`, and the `receipts` of their batch.
-        how: `unit` and `focus` of the attribution.
+        files: the `requests`, the `prompts`, the `receipts` of their batch, and the model's `answers` where the score
+            is of its reply.
+        how: `unit` and `focus` of the attribution; of the reply, how many tokens count.
         outputs: `rows` and `table`.
     """
     file = read_requests(files.requests)
     requests = list(file.requests())
+    engine_id = str(file.header["engine_id"])
+    replies = own_replies(files.answers[0], store_dir, engine_id, how["reply"]) if "reply" in how else {}
     names = list(map(str, file.header["sampling"]["logprob_token_ids"]))
-    records = StoreReader(store_dir, file.header["engine_id"]).lookup(one.key for one in requests if one.key)
+
+    def score_of(asked: str, response: Mapping[str, Any]) -> float | None:
+        if "reply" in how:
+            return log_probability(response, replies[asked if asked in replies else asked.rpartition(".")[0]])
+        return log_of_sum(shares_of(response, names).values())
+
+    records = StoreReader(store_dir, engine_id).lookup(one.key for one in requests if one.key)
     lost = {one.key for one in requests if one.key and one.key not in records}.difference(rejections(files.receipts))
     if lost:
         raise not_in_store(f"{len(lost)} of {len(requests)} responses are")
@@ -31,7 +41,7 @@ def main(files: Any, store_dir: str, how: Mapping[str, Any], outputs: Any) -> No
         scores[one.prompt_id] = None
         if one.key in records:
             try:
-                scores[one.prompt_id] = log_of_sum(shares_of(records[one.key]["response"], names).values())
+                scores[one.prompt_id] = score_of(one.prompt_id, records[one.key]["response"])
             except ValueError as error:
                 LOG.warning("prompt %s: %s", one.prompt_id, error)
     rows = [valued(prompt, scores, how["unit"], how["focus"]) for prompt in read_jsonl(files.prompts)]

@@ -14,21 +14,29 @@ from search_reference import in_float64
 STEP, POINTS = 1e-4, 200  # of a difference; of a midpoint rule
 
 
-def log_probability(model: Any, embedded: Any, refusal: list[int]) -> Any:
-    """Return log P(a token of refusal) behind each row of embeddings, by the plain formula."""
+def log_probability(model: Any, embedded: Any, refusal: list[int], reply: list[int]) -> Any:
+    """Return log P(a token of refusal) behind each row of embeddings, or that of the reply with which it ends."""
     with torch.no_grad():
-        rows = [model(inputs_embeds=part).logits[:, -1].exp() for part in embedded.split(256)]
-    shares = torch.cat(rows)
-    return (shares[:, refusal].sum(1) / shares.sum(1)).log()
+        rows = torch.cat([model(inputs_embeds=part).logits.exp() for part in embedded.split(256)])
+    if not reply:
+        return (rows[:, -1, refusal].sum(1) / rows[:, -1].sum(1)).log()
+    first = rows.shape[1] - len(reply)
+    total = torch.zeros(len(rows), dtype=rows.dtype)
+    for number, token in enumerate(reply):
+        behind = rows[:, first + number - 1]
+        total += (behind[:, token] / behind.sum(1)).log()
+    return total
 
 
-def differences(model: Any, embedded: Any, way: Any, own: list[int], refusal: list[int]) -> list[float]:
+def differences(
+    model: Any, embedded: Any, way: Any, own: list[int], refusal: list[int], reply: list[int]
+) -> list[float]:
     """Return how fast F changes when each token goes its own way, at one point."""
     moved = embedded.repeat(2 * len(own), 1, 1)
     for row, place in enumerate(own):
         moved[2 * row, place] += STEP * way[place]
         moved[2 * row + 1, place] -= STEP * way[place]
-    found = log_probability(model, moved, refusal)
+    found = log_probability(model, moved, refusal, reply)
     return ((found[0::2] - found[1::2]) / (2 * STEP)).tolist()  # type: ignore[no-any-return]
 
 
@@ -42,8 +50,9 @@ def main(job_path: str) -> None:
         start = prompt.clone()
         start[item["own"]] = matrix[job["baseline"]]
         way = prompt - start
-        ends = log_probability(model, torch.stack([prompt, start]), job["refusal"]).tolist()
-        arguments = (way, item["own"], job["refusal"])
+        reply = item["token_ids"][len(item["token_ids"]) - item.get("reply", 0) :]
+        ends = log_probability(model, torch.stack([prompt, start]), job["refusal"], reply).tolist()
+        arguments = (way, item["own"], job["refusal"], reply)
         middle = [(point + 0.5) / POINTS for point in range(POINTS)]
         line = [differences(model, start + share * way, *arguments) for share in middle]
         values = {

@@ -12,6 +12,9 @@ from project import CATALOGUE, ROOT, Project, make_project
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.packing import unpack_floats
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
 
 pytestmark = [pytest.mark.full, pytest.mark.feature("attributions")]
@@ -32,6 +35,8 @@ PROMPTS = [
 FOCUS = ["bomb"] * 5 + ["photobomb", "bomb", "bombs", "bake", "tree"]
 REFUSED = 8  # of these
 GRADIENTS = ("gradient", "integrated_gradient")
+
+REPLY_METHODS = ("leave_one_out", "integrated_gradient")
 
 
 def planted(folder: Path, depth: float) -> None:
@@ -66,6 +71,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         entry = {"model": name, "split": "one", "score": "refusal_start", "method": "leave_one_out", "refusal": ["I"]}
         attributions |= {name: entry, f"{name}-refused": entry | {"refused": "only"}}
         attributions |= {f"{name}-{method}": entry | {"method": method} for method in GRADIENTS}
+        of_reply = {key: entry[key] for key in ("model", "split")} | {"score": "reply"}
+        attributions |= {f"{name}-reply-{method}": of_reply | {"method": method} for method in REPLY_METHODS}
     catalogue["models"] = models
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
     project.study(
@@ -130,7 +137,9 @@ def test_a_model_that_ignores_its_prompt_finds_what_a_random_word_finds(project:
 
 def test_the_words_are_asked_in_the_load_of_the_models_answers(project: Project) -> None:
     receipts = sorted((project.results / "receipts" / "generate").rglob("*.json"))
-    assert [path.parent.name for path in receipts] == ["blind", "refusing"]
+    named = [str(path.parent.relative_to(project.results / "receipts" / "generate")) for path in receipts]
+    of = [f"model/{name}/{name}" for name in ("blind", "refusing")]
+    assert named == [of[0], f"{of[0]}/_level1", of[1], f"{of[1]}/_level1"], "replies in a load after them"
     assert project.planned() == {}
 
 
@@ -176,8 +185,38 @@ def test_gradients_of_a_model_that_ignores_its_prompt_find_what_a_random_word_fi
 
 def test_gradients_that_are_in_the_store_are_not_computed_again(project: Project) -> None:
     receipts = sorted((project.results / "gradients").rglob("receipts/*.json"))
-    assert len(receipts) == 4 and all(json.loads(path.read_text())["computed_now"] == 10 for path in receipts)
+    assert len(receipts) == 6 and all(json.loads(path.read_text())["computed_now"] == 10 for path in receipts)
     (again,) = [path for path in receipts if "refusing-integrated_gradient" in str(path)]
     again.unlink()
     project.snakemake(str(again.relative_to(project.folder)))
     assert json.loads(again.read_text()) == {"prompts": 10, "computed_now": 0}
+
+
+@pytest.mark.parametrize("method", REPLY_METHODS)
+def test_the_planted_word_makes_the_reply_in_every_prompt_that_has_it(project: Project, method: str) -> None:
+    holding = [
+        words for words in table(project, f"refusing-reply-{method}").values() if any(WORD in w["word"] for w in words)
+    ]
+    assert len(holding) == REFUSED
+    for words in holding:
+        assert [one["word"] for one in words if float(one["rank"]) == 1.0] == [
+            one["word"] for one in words if WORD in one["word"]
+        ]
+    found = numbers(project, f"blind-reply-{method}")
+    assert found["attribution_top1", "attribution"]["value"] == found["attribution_top1", "random word"]["value"]
+
+
+def test_a_reply_is_as_probable_as_it_was_when_it_was_sampled(project: Project) -> None:
+    """The engine's own log-probabilities of the reply's tokens, greedy, add up to the score by either road."""
+    scores = {
+        method: {row["prompt_id"]: row["score"] for row in rows_of(project, f"refusing-reply-{method}")}
+        for method in REPLY_METHODS
+    }
+    file = read_requests(project.results / "requests" / "refusing" / "one.jsonl")
+    asked = list(file.requests())
+    records = StoreReader(project.store, file.header["engine_id"]).lookup(one.key for one in asked)
+    assert len(asked) == len(PROMPTS)
+    for one in asked:
+        sampled = float(unpack_floats(records[one.key]["response"]["logprobs"]).sum())
+        for method in REPLY_METHODS:
+            assert scores[method][one.prompt_id] == pytest.approx(sampled, abs=2e-3), method

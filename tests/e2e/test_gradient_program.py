@@ -44,12 +44,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def job(folder: Path, out: Path, method: str, **changes: Any) -> dict[str, Any]:
+def job(folder: Path, out: Path, method: str, reply: str = "", **changes: Any) -> dict[str, Any]:
+    """Return a job of a refusal's first token, or of a reply."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    said = tokenizer(reply, add_special_tokens=False)["input_ids"] if reply else []
     before, *texts, after = tokenizer([BEFORE, *PROMPTS, AFTER], add_special_tokens=False)["input_ids"]
     refusal = [tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in ("I", "N")]
     items = [
-        {"key": f"key {n}", "token_ids": before + ids + after, "own": [len(before) + i for i in range(len(ids))]}
+        {"key": f"key {n}", "token_ids": before + ids + after + said, "own": [len(before) + i for i in range(len(ids))]}
+        | ({"reply": len(said)} if said else {})
         for n, ids in enumerate(texts)
     ]
     return {
@@ -66,12 +69,13 @@ def computed(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(asked["out"]).read_text().splitlines()]
 
 
-@pytest.fixture(scope="module", params=["random", "planted"])
+@pytest.fixture(
+    scope="module", params=[("random", ""), ("planted", ""), ("random", "NIS!"), ("planted", "III")], ids=str
+)
 def both(models: dict[str, Path], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what the program and the reference say of one model: by method, and the reference's lines."""
-    folder = tmp_path_factory.mktemp("both")
-    model = models[request.param]
-    lines = {method: computed(job(model, folder / method, method), folder) for method in METHODS}
+    """Return what the program and the reference say of one model and reply: by method, and the reference's lines."""
+    folder, (name, reply) = tmp_path_factory.mktemp("both"), request.param
+    lines = {method: computed(job(models[name], folder / method, method, reply), folder) for method in METHODS}
     return lines, json.loads(engine(ROOT / "tests" / "e2e" / "gradient_reference.py", folder / "job.json"))
 
 
@@ -93,11 +97,13 @@ def test_integrated_gradients_add_up(both: Any) -> None:
         assert abs(sum(line["values"]) - whole) <= 0.02 * abs(whole)
 
 
+@pytest.mark.parametrize("reply", ["", "IN"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_planted_token_has_the_greatest_value_in_each_prompt(
-    models: dict[str, Path], tmp_path: Path, method: str
+    models: dict[str, Path], tmp_path: Path, method: str, reply: str
 ) -> None:
-    for text, line in zip(PROMPTS, computed(job(models["planted"], tmp_path / "out", method), tmp_path), strict=True):
+    lines = computed(job(models["planted"], tmp_path / "out", method, reply), tmp_path)
+    for text, line in zip(PROMPTS, lines, strict=True):
         assert len(line["values"]) == len(text)
         planted = [value for letter, value in zip(text, line["values"], strict=True) if letter == "Z"]
         others = [value for letter, value in zip(text, line["values"], strict=True) if letter != "Z"]

@@ -370,6 +370,37 @@ def test_a_response_keeps_token_ids_exact_log_probabilities_and_named_ones_in_th
     assert unpack_floats(response["named_logprobs"]).tolist() == [-3.0, -2.0, -3.0, -2.0]
 
 
+OF_PROMPT = {"max_tokens": 1, "prompt_logprobs": 0}
+PROMPT_ROWS: list[Any] = [None, {"7": {"logprob": -1.5, "rank": 3}}, {"7": {"logprob": -0.25}, "9": {"logprob": -2.0}}]
+
+
+def test_a_response_keeps_the_log_probabilities_of_a_prompts_own_tokens_where_they_are_asked_for() -> None:
+    reply = scored(-0.5) | {"choices": [{**scored(-0.5)["choices"][0], "prompt_logprobs": PROMPT_ROWS}]}
+    response = response_of(reply, OF_PROMPT, [5, 7, 9])
+    assert unpack_floats(response["prompt_logprobs"]).tolist() == [-1.5, -2.0], "the first token has none"
+    assert "prompt_logprobs" not in response_of(reply, {"max_tokens": 1}, [5, 7, 9])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        None,
+        [],
+        PROMPT_ROWS[:2],
+        [*PROMPT_ROWS, PROMPT_ROWS[1]],
+        [None, None, PROMPT_ROWS[2]],
+        [None, {"8": {"logprob": -1.5}}, PROMPT_ROWS[2]],
+        [None, {"7": {"logprob": -math.inf}}, PROMPT_ROWS[2]],
+        [None, {"7": {"logprob": None}}, PROMPT_ROWS[2]],
+        [None, {"7": -1.5}, PROMPT_ROWS[2]],
+    ],
+)
+def test_a_log_probability_of_the_prompt_that_is_missing_or_none_is_never_kept(rows: Any) -> None:
+    reply = scored(-0.5) | {"choices": [{**scored(-0.5)["choices"][0], "prompt_logprobs": rows}]}
+    with pytest.raises(ValueError, match="the engine's reply"):
+        response_of(reply, OF_PROMPT, [5, 7, 9])
+
+
 COUNTED = "vllm:request_success_total 3"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from direction_study import SIDES
-from project import CATALOGUE, ROOT, change_yaml, make_project, response
+from project import CATALOGUE, ROOT, change_yaml, copy_of, make_project, response
 from transformers import AutoTokenizer
 
 from refusal_eval.ask.requests import read_requests
@@ -51,14 +51,17 @@ def attribution_project(folder, **attributions):
     catalogue["datasets"]["own"]["splits"]["one"]["columns"] = columns
     (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
     entry = {"model": "terse", "split": "one", "score": "refusal_start", "method": "leave_one_out"}
-    entry["refusal"] = ["I", "S"]
-    asked = {name: entry | own for name, own in (attributions or {"xsb": {}}).items()}
+    of_start = {"refusal": ["I", "S"]}
+    asked = {
+        name: entry | (of_start if own.get("score", "refusal_start") == "refusal_start" else {}) | own
+        for name, own in (attributions or {"xsb": {}}).items()
+    }
     project.study(models=["plain", "terse"], judges=["words"], gold=[], batch="model", attributions=asked)
     return project
 
 
 def answer_tokens(project):
-    """Put the probabilities that `made_probability` says into the store, shared by two tokens."""
+    """Put the probabilities that `made_probability` says into the store, shared by two tokens or as a reply's."""
     tokenizer = AutoTokenizer.from_pretrained(project.folder / "model")
     for file in project.request_files("attribution_requests"):
         lost = set(StoreReader(project.store, file.header["engine_id"]).missing(file.keys()))
@@ -68,8 +71,12 @@ def answer_tokens(project):
                 if one.key in lost:
                     lost.discard(one.key)
                     p = made_probability(tokenizer.decode(one.token_ids))
-                    packed = pack_floats(np.log([0.7 * p, 0.3 * p]).tolist())
-                    reply = response("I", [73], [-0.1], "length", None) | {"named_logprobs": packed}
+                    if "prompt_logprobs" in file.header["sampling"]:
+                        # Each token is as probable as the whole text says, whatever comes before it.
+                        more = {"prompt_logprobs": pack_floats([math.log(p)] * (len(one.token_ids) - 1))}
+                    else:
+                        more = {"named_logprobs": pack_floats(np.log([0.7 * p, 0.3 * p]).tolist())}
+                    reply = response("I", [73], [-0.1], "length", None) | more
                     writer.append(one.key, reply, "by-hand")
 
 
@@ -293,8 +300,18 @@ MISTAKES = [
     ({"focus": "focs"}, "split `one` keeps no column `focs` (`columns.keep`); did you mean `focus`?"),
     ({"refusal": {"gold": "people"}}, "attributions.xsb.refusal.gold: `people` is not one of `gold` of the study"),
     ({"refusal": {"judge": "words", "split": "one"}}, "cannot be taken from the model's own answers"),
+    ({"score": "reply", "tokens": 0}, "attributions.xsb.tokens: must be at least 1, not 0"),
+    ({"score": "reply", "refusal": ["I"]}, "`refusal` is not for `score: reply`; leave it out"),
+    ({"tokens": 4}, "`tokens` is not for `score: refusal_start`; leave it out"),
+    ({"refusal": None}, "`score: refusal_start` needs `refusal`"),
+    ({"score": "answer"}, "'answer' is not allowed (allowed: "),
     ({"method": "guess"}, "'guess' is not allowed (allowed: gradient, integrated_gradient, leave_one_out)"),
 ]
+
+
+def study_of(project):
+    file = str(project.folder / "study.yaml")
+    return Study(load_study(study_values(file), file, str(ROOT)))
 
 
 def said_of(project):
@@ -363,7 +380,7 @@ def test_an_engine_that_gives_no_named_tokens_is_refused(tmp_path):
     change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"engines": data["engines"] | {"far": far}})
     project.catalogue("models", "terse", engine="far")
     message = "attributions.xsb.model: engine `far` (kind openai) does not give the probabilities of named tokens"
-    assert f"{message}; name a model of an engine that does, such as kind vllm" in said_of(project)
+    assert f"{message}; name a model of an engine that does, of kind `vllm` or `eager`" in said_of(project)
 
 
 @pytest.mark.feature("hosted")
@@ -382,8 +399,7 @@ def test_gradients_need_weights_that_are_computed_with_as_they_are(tmp_path):
 def test_a_study_says_before_its_first_run_how_much_its_attributions_ask(tmp_path):
     """And with its prompts made, exactly."""
     project = attribution_project(tmp_path / "p")
-    file = str(project.folder / "study.yaml")
-    study = Study(load_study(study_values(file), file, str(ROOT)))
+    study = study_of(project)
     (cell,) = [cell for cell in study.batch_of if "attribution" in cell.model]
     assert study.batch_of[cell] == study.batch_of[Cell("terse", "one")]
     estimated = whole_work(study, ROOT, StudyNow())[cell]
@@ -400,3 +416,117 @@ def test_a_text_of_two_tokens_is_a_mistake_of_its_rule(tmp_path):
     project = attribution_project(tmp_path / "p", xsb={"refusal": ["Sorry"]})
     run = project.snakemake("--until", "attribution_requests", check=False)
     assert "`attributions.xsb.refusal`: 'Sorry' is not one token" in run.stdout + run.stderr
+
+
+REPLIES = {"reply": {"score": "reply", "tokens": 6}, "whole": {"score": "reply"}}
+
+
+@pytest.fixture(scope="module")
+def replied(tmp_path_factory):
+    """A study of two attributions to the model's own replies, one of them beside one to its first token."""
+    project = attribution_project(tmp_path_factory.mktemp("replies") / "p", start={}, **REPLIES)
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    shorten_one_reply(project)
+    project.snakemake("--until", "attribution_requests")
+    answer_tokens(project)
+    project.snakemake()
+    return project
+
+
+def shorten_one_reply(project):
+    """Give the model a reply of two tokens, the second of which ends it, to the prompt about a film."""
+    (file,) = [file for file in project.request_files("requests") if file.path.parts[-2:] == ("terse", "one.jsonl")]
+    tokenizer = AutoTokenizer.from_pretrained(project.folder / "model")
+    asked = [one for one in file.requests() if one.sample == 0 and "film" in tokenizer.decode(one.token_ids)]
+    for path in project.store.glob("*/*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            if row.get("key") == asked[0].key:
+                row["response"] = response("N", [78, 258], [-0.1, -0.1], "stop", 258)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def replies_of(project, tokens):
+    """Return the tokens that count of the model's first reply to each prompt, and the prompt's own, from the store."""
+    file = read_requests(project.results / "requests" / "terse" / "one.jsonl")
+    asked = [one for one in file.requests() if one.sample == 0]
+    records = StoreReader(project.store, file.header["engine_id"]).lookup(one.key for one in asked)
+    return {one.prompt_id: (one.token_ids, records[one.key]["response"]["token_ids"][:tokens]) for one in asked}
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("reply", 6), ("whole", 16)])
+def test_the_whole_prompts_reply_stands_behind_each_prompt(replied, name, tokens):
+    file = read_requests(replied.results / "attribution_requests" / f"{name}.jsonl")
+    assert file.header["sampling"]["prompt_logprobs"] == 0 and file.header["sampling"]["max_tokens"] == 1
+    replies, requests = replies_of(replied, tokens), list(file.requests())
+    assert sorted({len(reply) for _, reply in replies.values()}) == [2, tokens]
+    for one in requests:
+        whole, reply = replies[one.prompt_id.partition(".")[0]]
+        assert one.token_ids[-len(reply) :] == reply
+        if "." not in one.prompt_id:
+            assert one.token_ids == whole + reply
+        else:
+            assert len(one.token_ids) < len(whole + reply), "a word is left out of it"
+    words = [len(split_words(text)) for text, _, _ in PROMPTS]
+    assert len(requests) == sum(count + 1 for count in words if count > 1)
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("reply", 6), ("whole", 16)])
+def test_a_words_value_is_what_the_reply_loses_without_it(replied, name, tokens):
+    prompts = {row["id"]: row["messages"][-1]["content"] for row in lines(replied.results / "prompts" / "one.jsonl")}
+    replies = replies_of(replied, tokens)
+    rows = lines(replied.results / "attributions" / f"{name}.jsonl")
+    assert len(rows) == len(PROMPTS)
+    for row in rows:
+        text, length = prompts[row["prompt_id"]], len(replies[row["prompt_id"]][1])
+        if text == "Kill!":
+            assert row["units"] == [] and row["score"] is None
+            continue
+        assert row["score"] == pytest.approx(length * math.log(made_probability(text)), abs=1e-4)
+        of_one = values_by_hand(text)
+        assert [one["value"] for one in row["units"]] == pytest.approx([length * v for v in of_one], abs=1e-3)
+
+
+def test_replies_are_asked_about_in_a_load_after_them(replied):
+    study = study_of(replied)
+    batch = {name: study.batch_of[Cell(f"attribution_requests/{name}", "one")] for name in ("start", *REPLIES)}
+    own = study.batch_of[Cell("terse", "one")]
+    assert batch == {"start": own, "reply": f"{own}/_level1", "whole": f"{own}/_level1"}
+    folder = replied.results / "receipts" / "generate"
+    made = {str(path.relative_to(folder).parent) for path in folder.rglob("*.json")}
+    assert made == {"model/tiny/plain", "model/tiny/terse", "model/tiny/terse/_level1"}
+    page = (replied.results / "tables" / "attributions.md").read_text()
+    assert "The log-probability of the first 6 tokens of the model's own reply, of the prompt minus" in page
+    assert "the first 16 tokens of the model's own reply" in (replied.results / "methods.md").read_text()
+    assert replied.planned() == {}
+
+
+@pytest.mark.parametrize("batch", ["engine", "cell"])
+def test_no_load_waits_for_itself_however_cells_share_loads(tmp_path, batch):
+    project = attribution_project(tmp_path / "p", **REPLIES)
+    project.study(batch=batch)
+    planned = project.planned()
+    # Of two models on two splits: one load, or one for each; replies have one behind them, or one for each of the two.
+    assert planned["generate"] == {"engine": 2, "cell": 6}[batch]
+    assert planned["attribution_requests"] == 2
+
+
+def test_more_tokens_of_a_reply_ask_for_it_alone(replied, tmp_path):
+    project = copy_of(replied, tmp_path / "copy")
+    asked = yaml.safe_load((project.folder / "study.yaml").read_text())["attributions"]
+    project.study(attributions=asked | {"reply": asked["reply"] | {"tokens": 3}})
+    planned, said = project.planned_and_said()
+    assert (planned["attribution_requests"], planned["generate"], planned["attribution_values"]) == (1, 1, 1)
+    assert "Rendering requests for attribution reply" in said and "answers" not in planned
+
+
+@pytest.mark.feature("hosted")
+def test_an_engine_that_gives_no_log_probabilities_of_given_tokens_is_refused(tmp_path):
+    project = attribution_project(tmp_path / "p", xsb={"score": "reply"})
+    far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
+    far["price"] = {"input": 1, "output": 2, "date": "2026-11-01"}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"engines": data["engines"] | {"far": far}})
+    project.catalogue("models", "terse", engine="far")
+    message = "engine `far` (kind openai) does not give the log-probabilities of given tokens"
+    assert f"{message}; name a model of an engine that does, of kind `vllm` or `eager`" in said_of(project)

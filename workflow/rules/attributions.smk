@@ -22,6 +22,7 @@ rule attribution_requests:
             config["model_entries"][ATTRIBUTIONS[wildcards.attribution].model]
         ),
         gold=lambda wildcards: attribution_stage.gold_files(study, wildcards.attribution),
+        answers=lambda wildcards: attribution_stage.answers(study, wildcards.attribution),
     output:
         f"{RESULTS}/attribution_requests/{{attribution}}.jsonl",
     log:
@@ -48,6 +49,7 @@ rule attribution_values:
     input:
         requests=f"{RESULTS}/attribution_requests/{{attribution}}.jsonl",
         prompts=lambda wildcards: paths.of("prompts", split=ATTRIBUTIONS[wildcards.attribution].split),
+        answers=lambda wildcards: attribution_stage.answers(study, wildcards.attribution),
         receipts=ancient(lambda wildcards: attribution_stage.receipts(study, wildcards.attribution)),
     output:
         rows=f"{RESULTS}/attributions/{{attribution}}.jsonl",
@@ -80,6 +82,7 @@ rule gradient_items:
             config["model_entries"][ATTRIBUTIONS[wildcards.attribution].model]
         ),
         gold=lambda wildcards: attribution_stage.gold_files(study, wildcards.attribution),
+        answers=lambda wildcards: attribution_stage.answers(study, wildcards.attribution),
     output:
         f"{RESULTS}/gradients/{{attribution}}/items.json",
     log:

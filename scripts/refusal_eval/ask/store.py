@@ -173,6 +173,7 @@ class StoredResponse(TypedDict):
     finish_reason: str
     stop_reason: int | str | None
     named_logprobs: NotRequired[str]
+    prompt_logprobs: NotRequired[str]
     logits: NotRequired[str]
     vectors: NotRequired[str]
     model_version: NotRequired[str | None]  # as a server of another party calls what answered
@@ -555,8 +556,9 @@ def _check_numbers(response: StoredResponse) -> None:
     if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
     fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
-    if "text_logprobs" in response:
-        fit &= np.isfinite(unpack_floats(response["text_logprobs"])).all()
+    for name in ("text_logprobs", "prompt_logprobs"):
+        if name in response:
+            fit &= np.isfinite(unpack_floats(response[name])).all()
     if "named_logprobs" in response:  # may be -inf: the engine never says this token
         fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
     for name in ("logits", "vectors"):

@@ -24,6 +24,7 @@ Capability = Literal[
     "takes_messages",  # a request is a list of messages, which the engine renders itself
     "log_probabilities",  # a response has the raw log-probability of each of its tokens
     "label_probabilities",  # the log-probabilities of named tokens can be asked for
+    "prompt_log_probabilities",  # the log-probability of each token of a prompt can be asked for
     "structured_outputs",  # a reply can be held to a form
     "model_changes",  # it takes the options of vLLM by which models are changed
     "steers_attention",  # a request may say at which tokens of its prompt attention is changed

@@ -27,6 +27,7 @@ class ProbeAsked(NamedTuple):
     model: str
     split: str
     number: PromptRequests
+    after_answers: bool = False  # whether its requests are made of the model's answers on the split
 
 
 STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
@@ -82,7 +83,8 @@ class FeatureKeys(Entry):
     def probes(self) -> dict[str, ProbeAsked]:
         """Return what the keys of a study ask its models for besides answers, by the name of each.
 
-        Engine loads of the models' answers ask it too. The name is the first wildcard of its request file.
+        Engine loads of the models' answers ask it too, or those after them what is made of the answers. The name is the
+        first wildcard of its request file.
         """
         return {}
 

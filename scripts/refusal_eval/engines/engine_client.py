@@ -79,12 +79,17 @@ class _LogProbabilities(_Part):
     top_logprobs: Any = None  # see NAMED
 
 
+class _TokenLogProbability(_Part):
+    logprob: LogProbability
+
+
 class _Choice(_Part):
     text: WritableText
     finish_reason: str | None
     stop_reason: Int31 | WritableText | None = None
     token_ids: list[Int31] | None = None
     logprobs: _LogProbabilities | None = None
+    prompt_logprobs: Any = None  # see OF_PROMPT
 
 
 class _Usage(_Part):
@@ -109,6 +114,7 @@ class _Embedding(_Part):
 COMPLETION, CLASSIFICATION = TypeAdapter(_Completion), TypeAdapter(_Classification)
 EMBEDDING = TypeAdapter(_Embedding)
 NAMED = TypeAdapter(list[dict[str, LogProbability]], config=ConfigDict(strict=True))
+OF_PROMPT = TypeAdapter(list[dict[str, _TokenLogProbability] | None], config=ConfigDict(strict=True))
 Checked = TypeVar("Checked")
 
 
@@ -319,12 +325,13 @@ def request_body(token_ids: EnginePrompt, settings: RequestSettings, seed: int |
     return body
 
 
-def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a reply.
+def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any], prompt: EnginePrompt = ()) -> dict[str, Any]:
+    """Return what is kept of the reply to a prompt.
 
     Keys: `text`; `token_ids`; `logprobs`, the raw log-probability (nats) of each of them as packed float32 (where the
     request has `structured_outputs`, among the tokens that these allow); `finish_reason`; `stop_reason`;
-    `prompt_tokens`; and for requests with `logprob_token_ids` `named_logprobs`, packed float32 of shape (tokens, ids).
+    `prompt_tokens`; for requests with `logprob_token_ids` `named_logprobs`, packed float32 of shape (tokens, ids); and
+    for requests with `prompt_logprobs` those of the prompt's tokens but for the first one, packed float32.
 
     Raises:
         BrokenOff: if the response is not whole.
@@ -351,6 +358,12 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
         if len(rows) != len(values) or not all(name in row for row in rows for name in names):
             raise ValueError("the engine's reply has no log-probability for each token that was named")
         response["named_logprobs"] = pack_floats([row[name] for row in rows for name in names])
+    if sampling.get("prompt_logprobs") is not None:
+        every = _validate(OF_PROMPT, choice.prompt_logprobs, "the engine's")
+        found = [(row or {}).get(str(token)) for row, token in zip(every, prompt, strict=False)][1:]
+        if len(every) != len(prompt) or None in found:
+            raise ValueError("the engine's reply has no log-probability for each token of the prompt")
+        response["prompt_logprobs"] = pack_floats([one.logprob for one in found if one is not None])
     return response
 
 
@@ -385,7 +398,7 @@ class CompletionClient(EngineClient):
         """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
         reply = await self._reply("/v1/completions", request_body(prompt, settings, seed))
         try:
-            return response_of(reply, settings.sampling)
+            return response_of(reply, settings.sampling, prompt)
         except BrokenOff as error:
             await self._await_death(str(error))
             raise

@@ -56,8 +56,8 @@ class VllmEngine(LocalEngine):
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
-            *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities", "structured_outputs"),
-            *("model_changes", "seeds", "strict"),
+            *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities"),
+            *("prompt_log_probabilities", "structured_outputs", "model_changes", "seeds", "strict"),
         }
     )
 

@@ -30,12 +30,16 @@ class ModelFamily(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What a feature asks a model for besides its answers, one token each, in the load of the model's answers."""
+    """What a feature asks a model for besides its answers, one token each, in the load of the model's answers.
+
+    What is made of these answers is asked in another load, after them.
+    """
 
     requests: str  # noun of the request files
     model: str  # whose load it joins
     splits: list[str]
     number: PromptRequests | None = None  # how many requests a prompt has; None for one
+    after_answers: bool = False
 
 
 def load_names(shards: int) -> list[str]:

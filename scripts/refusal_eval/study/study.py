@@ -260,7 +260,7 @@ class Study:
             reads = cell.judge is not None and (self.every_judge[cell.judge].reads() or self._taught_by(cell.judge))
             after = AFTER_OTHERS if reads else None
             # One load for all of an engine's cells would wait for answers that it has to give itself.
-            depth = self.level(Cell(model, cell.split, cell.judge))
+            depth = self.level(Cell(model, cell.split, cell.judge)) + (probe is not None and probe.after_answers)
             level = LEVEL.format(depth) if depth else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, level, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
@@ -318,7 +318,9 @@ class Study:
         for keys in map(STUDY_KEYS.get, STUDY_KEYS.names()):
             for name, asked in keys.probes(self.settings).items():
                 cell_name = f"{keys.probe_requests}/{name}"  # no model has a slash in its name
-                found[cell_name] = Probe(keys.probe_requests, asked.model, [asked.split], asked.number)
+                found[cell_name] = Probe(
+                    keys.probe_requests, asked.model, [asked.split], asked.number, asked.after_answers
+                )
         return found
 
     @cached_property

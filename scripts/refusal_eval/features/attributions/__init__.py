@@ -12,6 +12,10 @@ ATTRIBUTION_METHODS = {
     "gradient": "attribution_methods:Gradient",
     "integrated_gradient": "attribution_methods:IntegratedGradient",
 }
+ATTRIBUTION_SCORES = {
+    "refusal_start": "attribution_scores:RefusalStart",
+    "reply": "attribution_scores:OwnReply",
+}
 STUDY_KEYS = {"attributions": "attribution_keys:AttributionKeys"}
 CHECKS = {"attributions": "attribution_mistakes:attribution_mistakes"}
 ANALYSES = {"attributions": "attributions_analysis:AttributionsAnalysis"}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from refusal_eval.config.feature_keys import FeatureKeys, ProbeAsked, PromptRequests
 from refusal_eval.config.kinds import NameIn
-from refusal_eval.config.shapes import Entry, Slug, Text
+from refusal_eval.config.shapes import Entry, Slug, Text, Whole
 from refusal_eval.features.attributions.attribution_methods import ATTRIBUTION_METHODS
+from refusal_eval.features.attributions.attribution_scores import ATTRIBUTION_SCORES, REPLY_TOKENS, AttributionScore
 from refusal_eval.features.attributions.left_out import asked_about, asked_prompts
 from refusal_eval.judges.first_token_judge import MOST_TOKENS, FirstTokens
+
+MOST_REPLY = 512
+KEYS_OF_SCORES = ("refusal", "tokens")
 
 
 class Attribution(Entry):
@@ -20,9 +24,10 @@ class Attribution(Entry):
 
     model: Slug = Field(description="Model of the study.")
     split: Slug = Field(description="Split of the study.")
-    score: Literal["refusal_start"] = Field(
+    score: Annotated[str, NameIn(ATTRIBUTION_SCORES)] = Field(
         description="What words contribute to. `refusal_start`: the logarithm of the probability that the reply begins "
-        "with one of the tokens of `refusal`."
+        "with one of the tokens of `refusal`. `reply`: the log-probability of the first `tokens` tokens of the model's "
+        "own reply to the whole prompt, its first sample."
     )
     method: Annotated[str, NameIn(ATTRIBUTION_METHODS)] = Field(
         description="How. `leave_one_out`: the score of the prompt minus that of the prompt without the word. "
@@ -32,9 +37,16 @@ class Attribution(Entry):
     unit: Literal["word", "sentence"] = Field(
         "word", description="What has a value: the units that splits of kind `occluded` leave out."
     )
-    refusal: Annotated[list[Text], Field(min_length=1, max_length=MOST_TOKENS)] | FirstTokens = Field(
-        description="Texts with which a refusal begins, each one token behind the prompt; or `{gold: NAME}`: the "
-        "tokens with which the refusals of that gold begin (as for judges of kind `first_token`)."
+    refusal: Annotated[list[Text], Field(min_length=1, max_length=MOST_TOKENS)] | FirstTokens | None = Field(
+        None,
+        description="For `refusal_start`: texts with which a refusal begins, each one token behind the prompt; or "
+        "`{gold: NAME}`: the tokens with which the refusals of that gold begin (as for judges of kind `first_token`).",
+    )
+    tokens: Whole | None = Field(
+        None,
+        ge=1,
+        le=MOST_REPLY,
+        description=f"For `reply`: how many tokens of the reply count, at most. Default {REPLY_TOKENS}.",
     )
     focus: Text | None = Field(
         "focus",
@@ -47,6 +59,14 @@ class Attribution(Entry):
         "of its answers, in the split's headline reading.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults_of_the_score(cls, given: Any) -> Any:
+        name = given.get("score") if isinstance(given, dict) else None
+        if name not in ATTRIBUTION_SCORES.names():
+            return given
+        return {**ATTRIBUTION_SCORES.get(name).defaults, **given}
+
     @model_validator(mode="after")
     def _known_before_any_answer(self) -> Attribution:
         if isinstance(self.refusal, FirstTokens) and self.refusal.gold is None:
@@ -54,9 +74,27 @@ class Attribution(Entry):
                 "`refusal` cannot be taken from the model's own answers, with which these requests share an engine "
                 "load; name `gold`, or the texts"
             )
+        score = ATTRIBUTION_SCORES.get(self.score)
+        for key in KEYS_OF_SCORES:
+            if key in score.keys and getattr(self, key) is None:
+                raise ValueError(f"`score: {self.score}` needs `{key}`")
+            if key not in score.keys and getattr(self, key) is not None:
+                raise ValueError(f"`{key}` is not for `score: {self.score}`; leave it out")
         if isinstance(self.refusal, list) and len(set(self.refusal)) < len(self.refusal):
             raise ValueError("`refusal` names a text twice")
         return self
+
+    @property
+    def of_score(self) -> type[AttributionScore]:
+        """The class of its score."""
+        return ATTRIBUTION_SCORES.get(self.score)
+
+    @property
+    def in_words(self) -> dict[str, Any]:
+        """Its keys that sentences about it speak of."""
+        always = ("model", "split", "score", "method", "unit", "focus", "refused")
+        named = [key for key in KEYS_OF_SCORES if key != "refusal" and getattr(self, key) is not None]
+        return {key: getattr(self, key) for key in (*always, *named)}
 
     @property
     def steps(self) -> int:
@@ -91,6 +129,7 @@ class AttributionKeys(FeatureKeys):
                     lambda row, unit=one.unit: len(asked_prompts(row, unit)),  # type: ignore[misc]
                     lambda tokens, unit=one.unit: asked_about(tokens, unit),  # type: ignore[misc]
                 ),
+                one.of_score.after_answers,
             )
             for name, one in self.attributions.items()
             if not one.steps

@@ -7,12 +7,12 @@ from refusal_eval.config.capture_mistakes import CAPTURED, KERNELS
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import CHANGES
-from refusal_eval.config.problems import Mistake
+from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.core.hints import nearest
 from refusal_eval.features.attributions.attribution_keys import Attribution
+from refusal_eval.judges.structured import kinds_that
 
-NEEDS = "label_probabilities"  # a capability of engines
 # What makes the first token of a reply another one, changes the prompt, or leaves no engine to ask.
 NOT_WITH = ("prefill", "reasoning", "recorded")
 
@@ -48,9 +48,9 @@ def _wrong_with_model(study: CheckedStudy, one: Attribution, model: Any) -> Iter
     engine = study.engine_of(model)
     if engine is not None and one.steps:
         yield from _without_gradients(model.engine, engine)
-    elif engine is not None and NEEDS not in engine.able():
-        message = f"engine `{model.engine}` (kind {engine.kind}) does not give the probabilities of named tokens"
-        yield f"{message}; name a model of an engine that does, such as kind vllm"
+    elif engine is not None and one.of_score.engine_needs not in engine.able():
+        message = f"engine `{model.engine}` (kind {engine.kind}) does not give {one.of_score.engine_lacks}"
+        yield f"{message}; name a model of an engine that does, of kind {one_of(kinds_that(one.of_score.engine_needs))}"
 
 
 def _without_gradients(name: str, engine: Engine) -> Iterator[str]:

@@ -18,13 +18,19 @@ def request_params(study: Study, name: str) -> dict[str, Any]:
     one = attributions_of(study)[name]
     params = generation.request_params(study, one.model, one.split)
     kept = {key: value for key, value in params.items() if key not in OF_ANSWERS}
-    return kept | {"attribution": name, "unit": one.unit, "refusal": one.model_dump(mode="json")["refusal"]}
+    return kept | {"attribution": name, "unit": one.unit, **one.of_score.asked(one)}
 
 
 def gold_files(study: Study, name: str) -> list[str]:
     """Return the gold whose refusals give the tokens, as a list: empty where texts are named."""
     gold = attributions_of(study)[name].gold
     return [study.paths.of("gold", gold=gold)] if gold else []
+
+
+def answers(study: Study, name: str) -> list[str]:
+    """Return the model's answers that the score is made of, as a list: empty for another score."""
+    one = attributions_of(study)[name]
+    return [study.paths.of("answers", model=one.model, split=one.split)] if one.of_score.after_answers else []
 
 
 def receipts(study: Study, name: str) -> list[str]:
@@ -36,14 +42,15 @@ def receipts(study: Study, name: str) -> list[str]:
 def value_params(study: Study, name: str) -> dict[str, Any]:
     """Return what decides the values besides responses."""
     one = attributions_of(study)[name]
-    return {"unit": one.unit, "focus": one.focus}
+    of_reply = {"reply": one.tokens} if one.of_score.after_answers else {}
+    return {"unit": one.unit, "focus": one.focus, **of_reply}
 
 
 def gradient_params(study: Study, name: str) -> dict[str, Any]:
     """Return the settings that decide what gradients are computed of."""
     one = attributions_of(study)[name]
     rendering = generation.rendering_params(study.config, study.config["model_entries"][one.model])
-    asked = {"attribution": name, "unit": one.unit, "refusal": one.model_dump(mode="json")["refusal"]}
+    asked = {"attribution": name, "unit": one.unit, **one.of_score.asked(one)}
     # The identity file of another engine may be older than the items, and keys hold what identifies it.
     return {**rendering, **asked, "engine": engine_name(study, name), "method": one.method, "steps": one.steps}
 

@@ -4,18 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.features.attributions.attribution_methods import ATTRIBUTION_METHODS
-
-SCORES = {
-    "refusal_start": "the logarithm of the probability that the reply begins with a token of refusal",
-}
+from refusal_eval.features.attributions.attribution_scores import ATTRIBUTION_SCORES
 
 
 def method_words(one: Mapping[str, Any]) -> str:
     """Return the sentence that says what the values are.
 
     Args:
-        one: the attribution, with `score`, `method` and `unit`.
+        one: the attribution's keys.
     """
-    score = SCORES[one["score"]]
+    score = ATTRIBUTION_SCORES.get(one["score"]).in_words(one)
     words: str = ATTRIBUTION_METHODS.get(one["method"]).words
     return words.format(Score=score[0].upper() + score[1:], score=score, unit=one["unit"])

@@ -30,11 +30,7 @@ class AttributionsAnalysis(Analysis):
         cells = sorted({(one.model, one.split) for one in of.values()})
         return {
             "names": sorted(of),
-            "attributions": {
-                name: {key: getattr(of[name], key) for key in ("model", "split", "score", "method", "unit")}
-                | {"focus": of[name].focus, "refused": of[name].refused}
-                for name in sorted(of)
-            },
+            "attributions": {name: of[name].in_words for name in sorted(of)},
             "judge": judge,
             "scored": [list(cell) for cell in cells if cell[0] in study.view.read_by(judge)],
             "level": study.settings.scoring.level,

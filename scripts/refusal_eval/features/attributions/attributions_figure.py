@@ -17,6 +17,7 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.texts import visible
 from refusal_eval.features.attributions.attribution_keys import Attribution
+from refusal_eval.features.attributions.attribution_scores import ATTRIBUTION_SCORES
 from refusal_eval.features.attributions.attribution_words import method_words
 from refusal_eval.features.attributions.focus_words import EXACT
 from refusal_eval.plots.base import EDGE, new_figure, settle, text_width, widest
@@ -110,7 +111,9 @@ class AttributionsFigure(Figure):
         most = max((abs(unit["value"]) for prompt in shown for unit in prompt.units), default=0.0) or 1.0
         longest = max(text_width(clean(prompt.text)) for prompt in shown)
         wide = _side() + longest + 2 * EDGE > data.points(wide=False)
-        drawing = data.fitting(lambda width: _draw(shown, most, width), wide)
+        score = ATTRIBUTION_SCORES.get(one["score"])
+        deepest = f"{number(most)} {score.unit}".rstrip()
+        drawing = data.fitting(lambda width: _draw(shown, most, score.unit, width), wide)
         if not fits(drawing):
             raise data.too_high(drawing, "show fewer `prompts`")
         title = self.title or (
@@ -118,13 +121,13 @@ class AttributionsFigure(Figure):
         )
         judge = data.labels.judge(data.judge)
         words = [
-            f"{method_words(one)} Orange: the {one['unit']} makes a refusal more probable; purple: less. One scale for "
-            f"all prompts; the deepest colour is {number(most)} nats.",
+            f"{method_words(one)} Orange: the {one['unit']} makes {score.greater}; purple: less. One scale for "
+            f"all prompts; the deepest colour is {deepest}.",
             f"Prompts of {data.labels.split(one['split'])}; refused: by more than half of the answers, as judge "
             f"{judge} reads them.",
             *(["Underlined: words of the focus."] if one["focus"] is not None else []),
         ]
-        needed = [f"Orange: the {one['unit']} makes a refusal more probable; purple: less (up to {number(most)} nats)."]
+        needed = [f"Orange: the {one['unit']} makes {score.greater}; purple: less (up to {deepest})."]
         needed += words[2:]
         frame = pd.DataFrame([_row(prompt, unit) for prompt in shown for unit in prompt.units], dtype=object)
         return Drawn(drawing, frame, Caption(title, words, within(title, needed, [])))
@@ -206,7 +209,7 @@ def _side() -> float:
     return widest(list(STATES.values())) + 8
 
 
-def _draw(shown: Sequence[ShadedPrompt], most: float, width: float) -> Drawing:
+def _draw(shown: Sequence[ShadedPrompt], most: float, unit: str, width: float) -> Drawing:
     side = _side()
     room = width - 2 * EDGE - side
     broken = [lines_of(prompt.text, prompt.units, room) for prompt in shown]
@@ -222,7 +225,7 @@ def _draw(shown: Sequence[ShadedPrompt], most: float, width: float) -> Drawing:
         for row, line in enumerate(lines):
             _draw_line(ax, line, side, top + row * _LINE, most)
         top += height
-    _draw_scale(scale, most, width - 2 * EDGE)
+    _draw_scale(scale, most, unit, width - 2 * EDGE)
     return settle(fig, ax, [sum(heights), _SCALE])
 
 
@@ -248,11 +251,11 @@ def colour(value: float, most: float) -> Any:
     return matplotlib.colormaps[COLOURS](0.5 + DEEPEST * share / 2)
 
 
-def _draw_scale(ax: Axes, most: float, width: float) -> None:
+def _draw_scale(ax: Axes, most: float, unit: str, width: float) -> None:
     from matplotlib.patches import Rectangle
 
     ax.set(xlim=(0, width), ylim=(_SCALE, 0))
-    low, high = f"{number(-most)}", f"{number(most)} nats"
+    low, high = f"{number(-most)}", f"{number(most)} {unit}".rstrip()
     wide, steps, middle = 90.0, 60, _SCALE - 5
     left = width - wide - text_width(high) - 6
     for step in range(steps):

@@ -77,26 +77,36 @@ def baseline_token(renderer: Renderer) -> int:
 
 
 def gradient_item(
-    prompt: Mapping[str, Any], unit: str, renderer: Renderer, decided_by: Mapping[str, Any], longest: int
+    prompt: Mapping[str, Any],
+    unit: str,
+    renderer: Renderer,
+    decided_by: Mapping[str, Any],
+    longest: int,
+    reply: Sequence[int] | None = (),
 ) -> dict[str, Any]:
-    """Return what is asked about a prompt; its key is None if it has one unit alone, or is too long for the model.
+    """Return what is asked about a prompt.
+
+    Its key is None if it has one unit alone, is too long for the model, or has no reply where it needs one.
 
     Args:
         prompt: a row of prompts/{split}.jsonl.
         decided_by: the engine's identity, and what of the job decides values.
         longest: the most tokens of a prompt.
+        reply: tokens behind the prompt whose log-probability is the score; None where the model gave none.
 
     Raises:
         UserError: for a prompt that the template cannot render.
     """
     spans = UNITS[unit](prompt["messages"][-1]["content"])
     item: dict[str, Any] = {"prompt_id": prompt["id"], "key": None, "token_ids": [], "own": [], "words": []}
-    if len(spans) < 2:
+    if len(spans) < 2 or reply is None:
         return item
-    token_ids = renderer.prompt(prompt["messages"])
+    token_ids = [*renderer.prompt(prompt["messages"]), *reply]
     if len(token_ids) > longest:
         return item
     own = own_tokens(renderer, prompt["messages"], [(span.begin, span.end) for span in spans])
-    asked = {"token_ids": token_ids, "own": own.places}
+    asked: dict[str, Any] = {"token_ids": token_ids, "own": own.places}
+    if reply:
+        asked["reply"] = len(reply)
     key = sha256_of({"key_version": KEY_VERSION, "gradient_version": GRADIENT_VERSION, **plain(decided_by), **asked})
     return {**item, **asked, "key": key, "words": own.of_units}

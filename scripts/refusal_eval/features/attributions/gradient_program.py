@@ -4,19 +4,23 @@ Usage: python gradient_program.py JOB.json
 
 A program of its own: it imports torch and transformers, and nothing of this library, which that environment does not
 have. With e the embeddings of a prompt, b the same with that of one token in place of each of the prompt's own tokens
-(those of the template stay), and F the logarithm of the probability that the reply begins with a token of refusal, a
-token's value is (e - b) . g, where g is a gradient with respect to its embedding:
+(those of the template stay), and F the score, a token's value is (e - b) . g, where g is a gradient with respect to its
+embedding:
 
 - `gradient`: dF/de at the prompt itself;
 - `integrated_gradient` (arXiv 1703.01365): the mean of dF/de over the straight line from b to e, by Gauss-Legendre
   quadrature with `steps` nodes. Its values add up to F(e) - F(b), but for the error of the quadrature.
+
+F is the logarithm of the probability that the reply begins with a token of `refusal`, or, of an item with `reply`, the
+log-probability of its last `reply` tokens.
 
 Each prompt is computed by itself, in batches of points on its line, so that it does not depend on others. As soon as
 it is done its line is in the file, so that a killed run loses one prompt.
 
 The job is JSON: `folder` (the model), `dtype`, `device` (cpu or cuda), `gpus`, `trust_remote_code`, `out` (the file
 that lines are appended to), `method`, `steps`, `most_tokens` (of a batch), `baseline` (the token of b), `refusal`
-(tokens) and `items`: `key`, `token_ids` and `own` (the places of the prompt's own tokens).
+(tokens, where the score is of these) and `items`: `key`, `token_ids`, `own` (the places of the prompt's own tokens) and
+perhaps `reply` (how many tokens at the end are the reply).
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,27 +68,30 @@ class Gradients:
         self._device = self._embedding.weight.device
         if job["baseline"] >= self._embedding.num_embeddings:
             sys.exit(f"the model has no embedding of the token {job['baseline']}, from which gradients are to begin")
-        self._keep = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._given: Any = None
         # Whatever the model does to embeddings after this, such as scaling them, is a part of F.
         self._embedding.register_forward_hook(lambda _, __, output: output if self._given is None else self._given)
 
-    def scores(self, token_ids: Sequence[int], embedded: Any = None) -> Any:
+    def scores(self, item: Mapping[str, Any], embedded: Any) -> Any:
         """Return F of each row, in float32.
 
         Args:
-            token_ids: the prompt.
             embedded: what the model is to read in place of its embeddings, [rows, tokens, width].
         """
-        torch = self._torch
-        rows = 1 if embedded is None else len(embedded)
-        ids = torch.tensor([list(token_ids)] * rows, device=self._device)
+        torch, reply = self._torch, item.get("reply", 0)
+        ids = torch.tensor([item["token_ids"]] * len(embedded), device=self._device)
+        keep = {"logits_to_keep": reply + 1} if self._keeps else {}
         self._given = embedded
         try:
-            logits = self._model(input_ids=ids, use_cache=False, **self._keep).logits[:, -1].float()
+            logits = self._model(input_ids=ids, use_cache=False, **keep).logits[:, -reply - 1 :].float()
         finally:
             self._given = None
-        return torch.log_softmax(logits, dim=-1)[:, self._job["refusal"]].logsumexp(dim=-1)
+        likely = torch.log_softmax(logits, dim=-1)
+        if not reply:
+            return likely[:, -1, self._job["refusal"]].logsumexp(dim=-1)
+        # What is behind a token says how probable the next one is.
+        return likely[:, :-1].gather(2, ids[:, -reply:, None])[:, :, 0].sum(dim=1)
 
     def line(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a prompt's own tokens, with F of the prompt and of its baseline."""
@@ -104,14 +111,14 @@ class Gradients:
                 moved[row, places] = prompt[places] + (place - 1) * way
             moved.requires_grad_()
             with torch.enable_grad():
-                scores = self.scores(ids, moved.to(self._embedding.weight.dtype))
+                scores = self.scores(item, moved.to(self._embedding.weight.dtype))
                 (slopes,) = torch.autograd.grad(scores.sum(), moved)
             weights = torch.tensor([weight for _, weight in part], device=self._device)
             total += (weights[:, None, None] * slopes[:, places]).sum(dim=0)
         ends = prompt.repeat(2, 1, 1)
         ends[1, places] = other
         with torch.no_grad():
-            score, baseline = self.scores(ids, ends.to(self._embedding.weight.dtype)).tolist()
+            score, baseline = self.scores(item, ends.to(self._embedding.weight.dtype)).tolist()
         values = (way * total).sum(dim=1).tolist()
         return {"key": item["key"], "score": score, "baseline": baseline, "values": values}
 

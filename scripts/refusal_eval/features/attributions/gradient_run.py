@@ -21,6 +21,7 @@ PROGRAM = EngineProgram(
     done="attributed",
     progress=("attributed ",),
 )
+ASKED = ("key", "token_ids", "own", "reply")  # what the program reads of an item
 MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a batch of points of one prompt
 
 
@@ -58,7 +59,7 @@ def gradients_missing(store: LineStore, file: Mapping[str, Any], plan: LoadPlan,
         "trust_remote_code": engine.trust_remote_code,
         "out": os.path.abspath(store.new_file()),
         "most_tokens": MOST_TOKENS[device],
-        "items": [{name: items[key][name] for name in ("key", "token_ids", "own")} for key in lacking],
+        "items": [{name: items[key][name] for name in ASKED if name in items[key]} for key in lacking],
     }
     run_program(PROGRAM, job, plan, log, [(folder, str(engine.dtype))])
     store.refresh()

@@ -21,7 +21,7 @@ class EagerEngine(OwnServerEngine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities", "seeds", "strict"),
-            "steers_attention",
+            *("prompt_log_probabilities", "steers_attention"),
         }
     )
     program: ClassVar[Path] = Path(__file__).with_name("eager_server.py")
