@@ -8,6 +8,7 @@ from refusal_eval.ask.store import when_stored
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.attributions.direction_vector import layer_vector
 from refusal_eval.features.attributions.gradient_items import baseline_token, gradient_item
 from refusal_eval.features.attributions.own_replies import own_replies
 from refusal_eval.features.attributions.tokens_of_refusal import refusal_tokens
@@ -18,7 +19,8 @@ def main(files: Any, engine: Mapping[str, Any], asked: Mapping[str, Any], store_
     """Write what gradients are computed of.
 
     Args:
-        files: the `prompts`; `gold` whose refusals give the tokens, and `answers` with the replies, if any do.
+        files: the `prompts`; `gold` whose refusals give the tokens, `answers` with the replies, and the `direction`, if
+            the score is of them.
         engine: identity file of the model's engine.
         asked: the settings (see `features.attributions.attribution_stage.gradient_params`).
 
@@ -37,12 +39,17 @@ def main(files: Any, engine: Mapping[str, Any], asked: Mapping[str, Any], store_
     settings: dict[str, Any] = {
         "method": asked["method"],
         "steps": asked["steps"],
-        "baseline": baseline_token(renderer),
+        **({"baseline": baseline_token(renderer)} if asked["steps"] else {}),
     }
+    told: dict[str, Any] = {}  # what is not in keys as it is
     replies: Mapping[str, list[int]] | None = None
     if "reply" in asked:
         replies = own_replies(files.answers[0], store_dir, engine["engine_id"], asked["reply"])
         of = f"the first {asked['reply']} tokens of replies"
+    elif "direction" in asked:
+        vector = layer_vector(files.direction[0], asked["layer"])
+        settings["direction"], told["direction"] = vector.identity, vector.asked
+        of = f"the projection on {asked['direction']} behind layer {asked['layer']}"
     else:
         gold = [row for path in files.gold for row in read_jsonl(path)]
         refusal = refusal_tokens(renderer, asked["attribution"], asked["refusal"], gold)
@@ -58,7 +65,7 @@ def main(files: Any, engine: Mapping[str, Any], asked: Mapping[str, Any], store_
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
-    write_json(output, {"engine_id": engine["engine_id"], "settings": settings, "items": items})
+    write_json(output, {"engine_id": engine["engine_id"], "settings": {**settings, **told}, "items": items})
     without = sum(item["key"] is None for item in items)
     LOG.info("%d prompts for %s", len(items), of)
     if without:

@@ -14,8 +14,21 @@ from search_reference import in_float64
 STEP, POINTS = 1e-4, 200  # of a difference; of a midpoint rule
 
 
-def log_probability(model: Any, embedded: Any, refusal: list[int], reply: list[int]) -> Any:
-    """Return log P(a token of refusal) behind each row of embeddings, or that of the reply with which it ends."""
+def score_of(model: Any, embedded: Any, job: dict[str, Any], reply: list[int]) -> Any:
+    """Return F of each row of embeddings.
+
+    It is log P(a token of refusal), or that of the reply with which the row ends, or, not in the last layer, a
+    projection of transformers' own hidden states.
+    """
+    if direction := job.get("direction"):
+        vector = torch.tensor(direction["vector"], dtype=torch.float64)
+        with torch.no_grad():
+            parts = [
+                model(inputs_embeds=part, output_hidden_states=True).hidden_states[direction["layer"] + 1][:, -1]
+                for part in embedded.split(256)
+            ]
+        return (torch.cat(parts) * vector).sum(1)
+    refusal = job["refusal"]
     with torch.no_grad():
         rows = torch.cat([model(inputs_embeds=part).logits.exp() for part in embedded.split(256)])
     if not reply:
@@ -29,14 +42,14 @@ def log_probability(model: Any, embedded: Any, refusal: list[int], reply: list[i
 
 
 def differences(
-    model: Any, embedded: Any, way: Any, own: list[int], refusal: list[int], reply: list[int]
+    model: Any, embedded: Any, way: Any, own: list[int], job: dict[str, Any], reply: list[int]
 ) -> list[float]:
     """Return how fast F changes when each token goes its own way, at one point."""
     moved = embedded.repeat(2 * len(own), 1, 1)
     for row, place in enumerate(own):
         moved[2 * row, place] += STEP * way[place]
         moved[2 * row + 1, place] -= STEP * way[place]
-    found = log_probability(model, moved, refusal, reply)
+    found = score_of(model, moved, job, reply)
     return ((found[0::2] - found[1::2]) / (2 * STEP)).tolist()  # type: ignore[no-any-return]
 
 
@@ -51,8 +64,8 @@ def main(job_path: str) -> None:
         start[item["own"]] = matrix[job["baseline"]]
         way = prompt - start
         reply = item["token_ids"][len(item["token_ids"]) - item.get("reply", 0) :]
-        ends = log_probability(model, torch.stack([prompt, start]), job["refusal"], reply).tolist()
-        arguments = (way, item["own"], job["refusal"], reply)
+        ends = score_of(model, torch.stack([prompt, start]), job, reply).tolist()
+        arguments = (way, item["own"], job, reply)
         middle = [(point + 0.5) / POINTS for point in range(POINTS)]
         line = [differences(model, start + share * way, *arguments) for share in middle]
         values = {

@@ -1,6 +1,7 @@
 """The program that computes gradients of a refusal, on tiny Llamas in the engine environment."""
 
 import json
+import math
 import os
 import subprocess
 from pathlib import Path
@@ -62,6 +63,15 @@ def job(folder: Path, out: Path, method: str, reply: str = "", **changes: Any) -
     } | changes
 
 
+def direction_of(layer: int, model_layers: int, width: int) -> dict[str, Any]:
+    """Return a direction of length 1 in which all numbers of the stream have a part."""
+    raw = [(-1) ** place * (1 + place % 5) for place in range(width)]
+    return {"layer": layer, "model_layers": model_layers, "vector": [one / math.hypot(*raw) for one in raw]}
+
+
+OF_RANDOM = {"direction": direction_of(1, 3, 16)}  # of the tiny Llama with random weights
+
+
 def computed(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     file = folder / "job.json"
     file.write_text(json.dumps(asked))
@@ -69,13 +79,20 @@ def computed(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(asked["out"]).read_text().splitlines()]
 
 
-@pytest.fixture(
-    scope="module", params=[("random", ""), ("planted", ""), ("random", "NIS!"), ("planted", "III")], ids=str
-)
+OF_WHAT: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "refusal-random": ("random", "", {}),
+    "refusal-planted": ("planted", "", {}),
+    "reply-random": ("random", "NIS!", {}),
+    "reply-planted": ("planted", "III", {}),
+    "direction-random": ("random", "", OF_RANDOM),
+}
+
+
+@pytest.fixture(scope="module", params=OF_WHAT)
 def both(models: dict[str, Path], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what the program and the reference say of one model and reply: by method, and the reference's lines."""
-    folder, (name, reply) = tmp_path_factory.mktemp("both"), request.param
-    lines = {method: computed(job(models[name], folder / method, method, reply), folder) for method in METHODS}
+    """Return what the program and the reference say of one model and score: by method, and the reference's lines."""
+    folder, (name, reply, more) = tmp_path_factory.mktemp("both"), OF_WHAT[request.param]
+    lines = {method: computed(job(models[name], folder / method, method, reply, **more), folder) for method in METHODS}
     return lines, json.loads(engine(ROOT / "tests" / "e2e" / "gradient_reference.py", folder / "job.json"))
 
 
@@ -97,12 +114,16 @@ def test_integrated_gradients_add_up(both: Any) -> None:
         assert abs(sum(line["values"]) - whole) <= 0.02 * abs(whole)
 
 
-@pytest.mark.parametrize("reply", ["", "IN"])
+# The share of triggers is the second number of the planted model's stream; the others have 1 in the third one alone.
+PLANTED = {"direction": {"layer": 0, "model_layers": 1, "vector": [0.0, 1.0, *[0.0] * 62]}}
+
+
+@pytest.mark.parametrize(("reply", "more"), [("", {}), ("IN", {}), ("", PLANTED)], ids=["start", "reply", "direction"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_planted_token_has_the_greatest_value_in_each_prompt(
-    models: dict[str, Path], tmp_path: Path, method: str, reply: str
+    models: dict[str, Path], tmp_path: Path, method: str, reply: str, more: dict[str, Any]
 ) -> None:
-    lines = computed(job(models["planted"], tmp_path / "out", method, reply), tmp_path)
+    lines = computed(job(models["planted"], tmp_path / "out", method, reply, **more), tmp_path)
     for text, line in zip(PROMPTS, lines, strict=True):
         assert len(line["values"]) == len(text)
         planted = [value for letter, value in zip(text, line["values"], strict=True) if letter == "Z"]
@@ -129,3 +150,22 @@ def test_batches_and_other_prompts_change_nothing_and_a_killed_run_goes_on(
     )
     assert alone[0]["values"] == pytest.approx(whole[2]["values"], rel=1e-4, abs=1e-5)
     assert computed({**asked, "items": []}, tmp_path) == whole, "lines are added, and none is written again"
+
+
+def test_a_projection_is_compared_with_those_of_prompts_without_a_word(models: dict[str, Path], tmp_path: Path) -> None:
+    """By transformers' own hidden states in float64."""
+    asked = job(models["random"], tmp_path / "out", "leave_one_out", steps=0, **OF_RANDOM)
+    for item in asked["items"]:
+        places, ids = item["own"], item["token_ids"]
+        item |= {"own": [], "without": [[*ids[:place], *ids[place + 1 :]] for place in places]}
+    lines = computed(asked, tmp_path)
+    alone = [{"token_ids": ids, "own": []} for item in asked["items"] for ids in (item["token_ids"], *item["without"])]
+    (tmp_path / "each.json").write_text(json.dumps({**asked, "items": alone}))
+    said = json.loads(engine(ROOT / "tests" / "e2e" / "gradient_reference.py", tmp_path / "each.json"))
+    scores = iter([one["score"] for one in said])
+    for item, line in zip(asked["items"], lines, strict=True):
+        whole, *others = [next(scores) for _ in (0, *item["without"])]
+        assert line["score"] == pytest.approx(whole, abs=1e-4) and line["baseline"] is None
+        assert line["values"] == pytest.approx([whole - other for other in others], abs=1e-4)
+        assert len(line["values"]) == len(PROMPTS[int(item["key"][-1])])
+    assert max(abs(value) for line in lines for value in line["values"]) > 0.1

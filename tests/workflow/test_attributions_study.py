@@ -428,6 +428,9 @@ def replied(tmp_path_factory):
     project.snakemake("--until", "requests")
     project.answer_everything("requests")
     shorten_one_reply(project)
+    # What joins the load of the answers first; then what is made of them.
+    project.snakemake("results/small/attribution_requests/start.jsonl")
+    answer_tokens(project)
     project.snakemake("--until", "attribution_requests")
     answer_tokens(project)
     project.snakemake()

@@ -83,6 +83,7 @@ rule gradient_items:
         ),
         gold=lambda wildcards: attribution_stage.gold_files(study, wildcards.attribution),
         answers=lambda wildcards: attribution_stage.answers(study, wildcards.attribution),
+        direction=lambda wildcards: attribution_stage.directions(study, wildcards.attribution),
     output:
         f"{RESULTS}/gradients/{{attribution}}/items.json",
     log:

@@ -15,6 +15,7 @@ ATTRIBUTION_METHODS = {
 ATTRIBUTION_SCORES = {
     "refusal_start": "attribution_scores:RefusalStart",
     "reply": "attribution_scores:OwnReply",
+    "direction": "attribution_scores:OnDirection",
 }
 STUDY_KEYS = {"attributions": "attribution_keys:AttributionKeys"}
 CHECKS = {"attributions": "attribution_mistakes:attribution_mistakes"}

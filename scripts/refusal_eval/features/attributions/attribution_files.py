@@ -12,13 +12,13 @@ def attributions_of(study: Study) -> dict[str, Attribution]:
 
 
 def asking(study: Study) -> list[str]:
-    """Return the attributions whose method asks the engine for scores of prompts."""
-    return [name for name, one in attributions_of(study).items() if not one.steps]
+    """Return the attributions for which the engine is asked for scores of prompts."""
+    return [name for name, one in attributions_of(study).items() if not one.in_program]
 
 
 def computing(study: Study) -> list[str]:
-    """Return the attributions whose method takes gradients."""
-    return [name for name, one in attributions_of(study).items() if one.steps]
+    """Return the attributions that a program computes: those of gradients, and of activations."""
+    return [name for name, one in attributions_of(study).items() if one.in_program]
 
 
 def _names(study: Study) -> list[Names]:

@@ -15,7 +15,7 @@ from refusal_eval.features.attributions.left_out import asked_about, asked_promp
 from refusal_eval.judges.first_token_judge import MOST_TOKENS, FirstTokens
 
 MOST_REPLY = 512
-KEYS_OF_SCORES = ("refusal", "tokens")
+KEYS_OF_SCORES = ("refusal", "tokens", "direction", "layer")
 
 
 class Attribution(Entry):
@@ -27,13 +27,16 @@ class Attribution(Entry):
     score: Annotated[str, NameIn(ATTRIBUTION_SCORES)] = Field(
         description="What words contribute to. `refusal_start`: the logarithm of the probability that the reply begins "
         "with one of the tokens of `refusal`. `reply`: the log-probability of the first `tokens` tokens of the model's "
-        "own reply to the whole prompt, its first sample."
+        "own reply to the whole prompt, its first sample. `direction`: the projection of the residual stream behind "
+        "`layer`, at the last token of the prompt, on the vector of `direction` there, in units of its length."
     )
     method: Annotated[str, NameIn(ATTRIBUTION_METHODS)] = Field(
         description="How. `leave_one_out`: the score of the prompt minus that of the prompt without the word. "
         "`gradient`: the gradient of the score at the embeddings of the word's tokens, times the way to them from the "
         "embedding of padding. `integrated_gradient`: the same with the mean gradient on this way."
     )
+    direction: Slug | None = Field(None, description="For `direction`: direction of the study (`directions`).")
+    layer: Whole | None = Field(None, ge=0, description="For `direction`: decoder layer, the first is 0.")
     unit: Literal["word", "sentence"] = Field(
         "word", description="What has a value: the units that splits of kind `occluded` leave out."
     )
@@ -102,6 +105,11 @@ class Attribution(Entry):
         return int(ATTRIBUTION_METHODS.get(self.method).steps)
 
     @property
+    def in_program(self) -> bool:
+        """Whether a program of the engine environment computes the values, with the engine's weights."""
+        return bool(self.steps) or self.of_score.in_program
+
+    @property
     def gold(self) -> str | None:
         """The gold whose refusals give the tokens; None where texts are named."""
         return self.refusal.gold if isinstance(self.refusal, FirstTokens) else None
@@ -132,5 +140,5 @@ class AttributionKeys(FeatureKeys):
                 one.of_score.after_answers,
             )
             for name, one in self.attributions.items()
-            if not one.steps
+            if not one.in_program
         }

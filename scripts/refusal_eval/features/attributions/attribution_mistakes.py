@@ -12,7 +12,9 @@ from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.core.hints import nearest
 from refusal_eval.features.attributions.attribution_keys import Attribution
 from refusal_eval.judges.structured import kinds_that
+from refusal_eval.weights.known_layers import known_layers
 
+DIRECTIONS = "directions"  # list of a study
 # What makes the first token of a reply another one, changes the prompt, or leaves no engine to ask.
 NOT_WITH = ("prefill", "reasoning", "recorded")
 
@@ -27,6 +29,7 @@ def attribution_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
                 place = ("refusal", "gold") if key == "gold" else (key,)
                 known = study.names(section)
                 yield (*here, *place), f"`{value}` is not one of `{section}` of the study{nearest(value, known)}"
+        yield from (((*here, key), message) for key, message in _wrong_with_direction(study, one))
         if study.settings.protocol != DEFAULT:
             message = (
                 f"prompts are asked as templates render them, and not as `protocol: {study.settings.protocol}` does"
@@ -46,18 +49,47 @@ def _wrong_with_model(study: CheckedStudy, one: Attribution, model: Any) -> Iter
         if getattr(model, key, None) is not None:
             yield f"`{one.model}` has `{key}`, which attributions do not support; name a model without"
     engine = study.engine_of(model)
-    if engine is not None and one.steps:
-        yield from _without_gradients(model.engine, engine)
-    elif engine is not None and one.of_score.engine_needs not in engine.able():
+    if engine is not None and one.in_program:
+        yield from _without_weights(model.engine, engine, one)
+    elif engine is not None and one.of_score.engine_needs and one.of_score.engine_needs not in engine.able():
         message = f"engine `{model.engine}` (kind {engine.kind}) does not give {one.of_score.engine_lacks}"
         yield f"{message}; name a model of an engine that does, of kind {one_of(kinds_that(one.of_score.engine_needs))}"
 
 
-def _without_gradients(name: str, engine: Engine) -> Iterator[str]:
-    """Yield why gradients cannot be computed with the weights of an engine."""
+def _wrong_with_direction(study: CheckedStudy, one: Attribution) -> Iterator[tuple[str, str]]:
+    """Yield what keeps an attribution from the direction that it names, with the key."""
+    if one.direction is None or one.layer is None:
+        return
+    if one.direction not in (known := study.names(DIRECTIONS)):
+        hint = nearest(one.direction, known)
+        yield "direction", f"`{one.direction}` is not one of `{DIRECTIONS}` of the study{hint}"
+        return
+    entry = study.catalogue.valid[DIRECTIONS].get(one.direction)
+    if entry is None:
+        return
+    if entry.layers is not None and one.layer not in entry.layers:
+        layers = ", ".join(map(str, entry.layers))
+        yield "layer", f"direction `{one.direction}` has no vector of layer {one.layer}; its `layers` are {layers}"
+    own, other = study.models.get(one.model), study.catalogue.valid["models"].get(entry.model)
+    if own is None or other is None:
+        return
+    if own.engine != other.engine or any(getattr(other, key, None) is not None for key in CHANGES.names()):
+        message = f"`{one.direction}` is fitted on activations of `{entry.model}`, which has other weights than"
+        yield "direction", f"{message} `{one.model}`; name one of a model without changes on the same engine"
+    engine = study.engine_of(own)
+    count = known_layers(engine, study.settings.cache_dir) if engine is not None else None
+    if count is not None and one.layer >= count:
+        yield "layer", f"the model has {count} layers, counted from 0: the last one is {count - 1}"
+
+
+def _without_weights(name: str, engine: Engine, one: Attribution) -> Iterator[str]:
+    """Yield why gradients, or activations, cannot be computed with the weights of an engine."""
+    what, leave = "gradients", "; name a model of an engine that has, or `method: leave_one_out`"
+    tried = "; take `method: leave_one_out`"
+    if one.of_score.in_program:
+        what, leave, tried = "projections", "; name a model of an engine that has", ""
     if getattr(engine, "weights", None) is None or engine.device_here() is None:
-        message = f"engine `{name}` (kind {engine.kind}) has no weights here, and gradients are computed with them"
-        yield f"{message}; name a model of an engine that has, or `method: leave_one_out`"
+        yield f"engine `{name}` (kind {engine.kind}) has no weights here, and {what} are computed with them{leave}"
         return
     if "writes_text" not in engine.able():
         yield f"engine `{name}` (kind {engine.kind}) writes no text"
@@ -66,9 +98,9 @@ def _without_gradients(name: str, engine: Engine) -> Iterator[str]:
     more = sorted(set(identity) - CAPTURED - {"kind"} - ({"args"} if kernels_only else set()))
     if more:
         named = " and ".join(f"`{key}`" for key in more)
-        yield f"engine `{name}` sets {named}, with which gradients were never tried; take `method: leave_one_out`"
+        yield f"engine `{name}` sets {named}, with which {what} were never tried{tried}"
     if engine.nodes_used() > 1:
-        yield f"engine `{name}` takes {engine.nodes_used()} machines, and gradients are computed on one"
+        yield f"engine `{name}` takes {engine.nodes_used()} machines, and {what} are computed on one"
 
 
 def _wrong_with_split(one: Attribution, split: Any) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -26,7 +26,8 @@ class AttributionScore:
         unit: that values are in; empty for none.
         keys: keys of an attribution that it needs; those of other scores are refused with it.
         defaults: values of these that a study may leave out.
-        engine_needs: what an engine must be able to do that is asked for it.
+        in_program: whether a program of the engine environment computes it for every method, and no engine is asked.
+        engine_needs: what an engine must be able to do that is asked for it; None where none is.
         engine_lacks: what engines that cannot do so do not give, for a message.
         after_answers: whether it is made of the model's own answers.
     """
@@ -37,8 +38,9 @@ class AttributionScore:
     unit: ClassVar[str] = "nats"
     keys: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
-    engine_needs: ClassVar[Capability]
-    engine_lacks: ClassVar[str]
+    in_program: ClassVar[bool] = False
+    engine_needs: ClassVar[Capability | None] = None
+    engine_lacks: ClassVar[str] = ""
     after_answers: ClassVar[bool] = False
 
     @classmethod
@@ -86,3 +88,21 @@ class OwnReply(AttributionScore):
     @classmethod
     def asked(cls, one: Attribution) -> dict[str, Any]:
         return {"reply": one.tokens}
+
+
+class OnDirection(AttributionScore):
+    """The projection of the residual stream at the last token of the prompt on a direction of the study."""
+
+    name = "direction"
+    words = (
+        "the projection of the residual stream behind layer {layer}, at the last token of the prompt, on the direction "
+        "{direction}"
+    )
+    greater = "the projection greater"
+    unit = ""
+    keys = ("direction", "layer")
+    in_program = True
+
+    @classmethod
+    def asked(cls, one: Attribution) -> dict[str, Any]:
+        return {"direction": one.direction, "layer": one.layer}

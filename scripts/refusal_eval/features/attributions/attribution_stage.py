@@ -33,6 +33,12 @@ def answers(study: Study, name: str) -> list[str]:
     return [study.paths.of("answers", model=one.model, split=one.split)] if one.of_score.after_answers else []
 
 
+def directions(study: Study, name: str) -> list[str]:
+    """Return the direction that the score projects on, as a list: empty for another score."""
+    one = attributions_of(study)[name]
+    return [study.paths.of("directions", direction=one.direction)] if one.direction is not None else []
+
+
 def receipts(study: Study, name: str) -> list[str]:
     """Return the receipts of the batch that executes the requests of an attribution."""
     cell = Cell(f"{AttributionKeys.probe_requests}/{name}", attributions_of(study)[name].split)

@@ -51,7 +51,8 @@ def gradient_row(
     """Return the values of a prompt's units: the sums of those of their tokens; with `baseline` and `gap`.
 
     `gap` is what the values of all tokens of the prompt add up to, minus the difference of the scores of prompt and
-    baseline. A unit that shares its only token with another one has no value.
+    baseline; both are None where no gradients are taken. A unit that shares its only token with another one has no
+    value.
 
     Args:
         item: what was asked of the prompt (`gradient_items.gradient_item`).
@@ -63,6 +64,8 @@ def gradient_row(
     found = [math.fsum(values[place] for place in own) if own else None for own in item["words"]] if spans else []
     row = row_of(prompt, line["score"] if line is not None else None, spans, found, focus)
     if line is None:
+        return {**row, "baseline": None, "gap": None}
+    if line["baseline"] is None:  # no gradients
         return {**row, "baseline": None, "gap": None}
     gap = math.fsum(values) - (line["score"] - line["baseline"])
     return {**row, "baseline": line["baseline"], "gap": gap}

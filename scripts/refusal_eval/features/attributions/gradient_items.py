@@ -10,6 +10,7 @@ from refusal_eval.core.canonical import KEY_VERSION, plain
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.data.text_units import UNITS
+from refusal_eval.features.attributions.left_out import asked_prompts
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -90,7 +91,8 @@ def gradient_item(
 
     Args:
         prompt: a row of prompts/{split}.jsonl.
-        decided_by: the engine's identity, and what of the job decides values.
+        decided_by: the engine's identity, and what of the job decides values; with `steps` of 0 there are no gradients,
+            and each unit is left out.
         longest: the most tokens of a prompt.
         reply: tokens behind the prompt whose log-probability is the score; None where the model gave none.
 
@@ -104,9 +106,15 @@ def gradient_item(
     token_ids = [*renderer.prompt(prompt["messages"]), *reply]
     if len(token_ids) > longest:
         return item
-    own = own_tokens(renderer, prompt["messages"], [(span.begin, span.end) for span in spans])
-    asked: dict[str, Any] = {"token_ids": token_ids, "own": own.places}
+    asked: dict[str, Any] = {"token_ids": token_ids}
+    if not decided_by["steps"]:
+        left = [one for one in asked_prompts(prompt, unit) if one.span is not None]
+        asked |= {"own": [], "without": [renderer.token_ids(one.messages) for one in left]}
+        of_units = [[place] for place in range(len(left))]
+    else:
+        own = own_tokens(renderer, prompt["messages"], [(span.begin, span.end) for span in spans])
+        asked, of_units = {**asked, "own": own.places}, own.of_units
     if reply:
         asked["reply"] = len(reply)
     key = sha256_of({"key_version": KEY_VERSION, "gradient_version": GRADIENT_VERSION, **plain(decided_by), **asked})
-    return {**item, **asked, "key": key, "words": own.of_units}
+    return {**item, **asked, "key": key, "words": of_units}

@@ -11,16 +11,19 @@ embedding:
 - `integrated_gradient` (arXiv 1703.01365): the mean of dF/de over the straight line from b to e, by Gauss-Legendre
   quadrature with `steps` nodes. Its values add up to F(e) - F(b), but for the error of the quadrature.
 
-F is the logarithm of the probability that the reply begins with a token of `refusal`, or, of an item with `reply`, the
-log-probability of its last `reply` tokens.
+- `leave_one_out`: no gradients; a value is F of the item minus F of each of `without`, prompts without a part of it.
+
+F is the logarithm of the probability that the reply begins with a token of `refusal`; or, of an item with `reply`, the
+log-probability of its last `reply` tokens; or, of a job with `direction`, the projection on its `vector` of the output
+of the decoder layer `layer` (0-based, of `model_layers`) at the last token.
 
 Each prompt is computed by itself, in batches of points on its line, so that it does not depend on others. As soon as
 it is done its line is in the file, so that a killed run loses one prompt.
 
 The job is JSON: `folder` (the model), `dtype`, `device` (cpu or cuda), `gpus`, `trust_remote_code`, `out` (the file
-that lines are appended to), `method`, `steps`, `most_tokens` (of a batch), `baseline` (the token of b), `refusal`
-(tokens, where the score is of these) and `items`: `key`, `token_ids`, `own` (the places of the prompt's own tokens) and
-perhaps `reply` (how many tokens at the end are the reply).
+that lines are appended to), `method`, `steps`, `most_tokens` (of a batch), `baseline` (the token of b, of gradients),
+`refusal` (tokens) or `direction`, where the score is of them, and `items`: `key`, `token_ids`, `own` (the places of the
+prompt's own tokens), and perhaps `reply` (how many tokens at the end are the reply) and `without`.
 """
 
 from __future__ import annotations
@@ -66,10 +69,15 @@ class Gradients:
         self._model = model.requires_grad_(False)
         self._embedding = model.get_input_embeddings()
         self._device = self._embedding.weight.device
-        if job["baseline"] >= self._embedding.num_embeddings:
+        if job["steps"] and job["baseline"] >= self._embedding.num_embeddings:
             sys.exit(f"the model has no embedding of the token {job['baseline']}, from which gradients are to begin")
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._given: Any = None
+        if direction := job.get("direction"):
+            self._decoder, layers = program["text_decoder"](model, direction["model_layers"])
+            layers[direction["layer"]].register_forward_hook(self._keep_last)
+            self._last: Any = None
+            self._vector = torch.tensor(direction["vector"], device=self._device)
         # Whatever the model does to embeddings after this, such as scaling them, is a part of F.
         self._embedding.register_forward_hook(lambda _, __, output: output if self._given is None else self._given)
 
@@ -82,6 +90,8 @@ class Gradients:
         torch, reply = self._torch, item.get("reply", 0)
         ids = torch.tensor([item["token_ids"]] * len(embedded), device=self._device)
         keep = {"logits_to_keep": reply + 1} if self._keeps else {}
+        if "direction" in self._job:
+            return self._projected(ids, embedded)
         self._given = embedded
         try:
             logits = self._model(input_ids=ids, use_cache=False, **keep).logits[:, -reply - 1 :].float()
@@ -92,6 +102,28 @@ class Gradients:
             return likely[:, -1, self._job["refusal"]].logsumexp(dim=-1)
         # What is behind a token says how probable the next one is.
         return likely[:, :-1].gather(2, ids[:, -reply:, None])[:, :, 0].sum(dim=1)
+
+    def _keep_last(self, _: Any, __: Any, output: Any) -> None:
+        self._last = (output[0] if isinstance(output, tuple) else output)[:, -1]
+
+    def _projected(self, ids: Any, embedded: Any) -> Any:
+        self._given, self._last = embedded, None
+        try:
+            self._decoder(input_ids=ids, use_cache=False, return_dict=True)
+        finally:
+            self._given = None
+        if self._last is None:
+            sys.exit("the hook of the layer did not fire: nothing is computed")
+        return self._last.float() @ self._vector.to(self._last.device)
+
+    def left_out(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what F of a prompt is more than that of each one without a part."""
+        torch, found = self._torch, []
+        for ids in (item["token_ids"], *item["without"]):
+            with torch.no_grad():
+                embedded = self._embedding(torch.tensor([ids], device=self._device))
+                found.append(self.scores({"token_ids": ids}, embedded).item())
+        return {"key": item["key"], "score": found[0], "baseline": None, "values": [found[0] - f for f in found[1:]]}
 
     def line(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a prompt's own tokens, with F of the prompt and of its baseline."""
@@ -132,8 +164,8 @@ def main(job_path: str) -> None:
     started = said = time.monotonic()
     with open(out, "a", encoding="utf-8") as lines:
         for done, item in enumerate(items, start=1):
-            line = gradients.line(item)
-            if not all(map(math.isfinite, (line["score"], line["baseline"], *line["values"]))):
+            line = gradients.line(item) if job["steps"] else gradients.left_out(item)
+            if not all(map(math.isfinite, (line["score"], line["baseline"] or 0.0, *line["values"]))):
                 sys.exit(f"the model computes no numbers for the prompt with the key {item['key']}")
             lines.write(json.dumps(line, sort_keys=True) + "\n")
             lines.flush()

@@ -21,7 +21,7 @@ PROGRAM = EngineProgram(
     done="attributed",
     progress=("attributed ",),
 )
-ASKED = ("key", "token_ids", "own", "reply")  # what the program reads of an item
+ASKED = ("key", "token_ids", "own", "reply", "without")  # what the program reads of an item
 MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a batch of points of one prompt
 
 
