@@ -45,6 +45,8 @@ def differences(
     model: Any, embedded: Any, way: Any, own: list[int], job: dict[str, Any], reply: list[int]
 ) -> list[float]:
     """Return how fast F changes when each token goes its own way, at one point."""
+    if not own:
+        return []
     moved = embedded.repeat(2 * len(own), 1, 1)
     for row, place in enumerate(own):
         moved[2 * row, place] += STEP * way[place]
