@@ -23,6 +23,7 @@ WITHOUT |= {
     "check of a load",
     "use of activations",
     "part of a plan",
+    "load of a program",
     "part of a status",
 }
 

@@ -12,6 +12,7 @@ from direction_study import SIDES
 from project import CATALOGUE, ROOT, change_yaml, copy_of, make_project, response
 from transformers import AutoTokenizer
 
+from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.config.load_study import load_study, study_values
@@ -20,7 +21,7 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED
-from refusal_eval.tools.plan.workload_files import StudyNow, whole_work
+from refusal_eval.tools.plan.workload_files import StudyNow, program_work, whole_work
 
 pytestmark = pytest.mark.feature("attributions")
 
@@ -533,3 +534,101 @@ def test_an_engine_that_gives_no_log_probabilities_of_given_tokens_is_refused(tm
     project.catalogue("models", "terse", engine="far")
     message = "engine `far` (kind openai) does not give the log-probabilities of given tokens"
     assert f"{message}; name a model of an engine that does, of kind `vllm` or `eager`" in said_of(project)
+
+
+PROGRAMS = {
+    "once": {"method": "gradient"},
+    "often": {"method": "integrated_gradient"},
+    "reply": {"method": "gradient", "score": "reply", "tokens": 5},
+}
+
+
+def test_a_plan_counts_what_gradients_read(tmp_path, capsys):
+    project = attribution_project(tmp_path / "p", asked={}, **PROGRAMS)
+    study = study_of(project)
+    found = {load.name: work for load, work in program_work(study, ROOT, StudyNow())}
+    assert set(found) == set(PROGRAMS), "what an engine is asked for is counted with its answers"
+    # Two readings for each of 1 or 16 gradients, and two for prompt and baseline.
+    assert [found[name].requests for name in PROGRAMS] == [4 * len(PROMPTS), 34 * len(PROMPTS), 4 * len(PROMPTS)]
+    assert found["reply"].tokens_per_prompt == found["once"].tokens_per_prompt + 5
+    project.snakemake("--until", "prompts")
+    made = {path: True for path in map(str, (project.results / "prompts").iterdir())}
+    study.paths.results = str(project.results)
+    counted = {load.name: work for load, work in program_work(study, ROOT, StudyNow(made))}
+    assert counted["often"].requests == 34 * (len(PROMPTS) - 1), "a prompt of one word has no gradients"
+    done = StudyNow({**made, str(project.results / "attributions" / "often.jsonl"): True})
+    left = {load.name: work for load, work in program_work(study, ROOT, done)}
+    assert (left["often"].requests, left["once"].requests) == (0, 4 * (len(PROMPTS) - 1))
+    arguments = ["plan", str(project.folder / "study.yaml"), "--directory", str(project.folder)]
+    assert main([*arguments, "--json"]) == 0
+    batches = {one["name"]: one for one in json.loads(capsys.readouterr().out)["batches"]}
+    assert [batches[name]["stage"] for name in PROGRAMS] == ["attributions"] * 3
+    assert batches["often"]["tokens_in"] == pytest.approx(34 / 4 * batches["once"]["tokens_in"])
+    assert 0 < batches["once"]["device_hours"] < batches["often"]["device_hours"]
+    assert main(arguments) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "Attributions: 3 jobs, each a load of its engine (" in page
+    assert "A gradient at one point takes as long as reading its prompt twice." in page
+
+
+TOWARDS = {"score": "direction", "direction": "refusal", "layer": 1}
+
+
+def direction_attributions(folder, sides=SIDES, **change):
+    project = attribution_project(folder, xsb=TOWARDS | change)
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"directions": {"refusal": sides}})
+    project.study(directions=["refusal"])
+    return project
+
+
+@pytest.mark.feature("steering")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"direction": "refusl"},
+            "attributions.xsb.direction: `refusl` is not one of `directions` of the study; did you",
+        ),
+        ({"layer": None}, "`score: direction` needs `layer`"),
+        ({"layer": 2, "sides": SIDES | {"layers": [0, 1]}}, "has no vector of layer 2; its `layers` are 0, 1"),
+        ({"tokens": 3}, "`tokens` is not for `score: direction`; leave it out"),
+        (
+            {"sides": SIDES | {"model": "other"}},
+            "`refusal` is fitted on activations of `other`, which has other weights",
+        ),
+    ],
+)
+def test_a_direction_of_another_model_or_without_the_layer_is_a_mistake(tmp_path, change, message):
+    project = direction_attributions(tmp_path / "p", **change)
+    if "other" in message:
+        own = CATALOGUE["engines"]["tiny"] | {"dtype": "float32"}
+        change_yaml(
+            project.folder / "catalogue.yaml",
+            lambda data: (
+                data
+                | {"engines": data["engines"] | {"second": own}}
+                | {"models": data["models"] | {"other": data["models"]["plain"] | {"engine": "second"}}}
+            ),
+        )
+        project.study(models=["plain", "terse", "other"])
+    assert message in said_of(project)
+
+
+@pytest.mark.feature("steering", "hosted")
+def test_projections_need_weights(tmp_path):
+    project = direction_attributions(tmp_path / "p", method="leave_one_out")
+    far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
+    far["price"] = {"input": 1, "output": 2, "date": "2026-11-01"}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"engines": data["engines"] | {"far": far}})
+    project.catalogue("models", "terse", engine="far")
+    message = "engine `far` (kind openai) has no weights here, and projections are computed with them; name a model"
+    assert message in said_of(project)
+
+
+@pytest.mark.feature("steering")
+@pytest.mark.parametrize("method", ["leave_one_out", "gradient"])
+def test_projections_wait_for_the_direction_and_join_no_load_of_answers(tmp_path, method):
+    project = direction_attributions(tmp_path / "p", method=method)
+    planned = project.planned()
+    assert (planned["direction"], planned["gradient_items"], planned["gradients"]) == (1, 1, 1)
+    assert (planned["generate"], planned["gradient_values"]) == (2, 1) and "attribution_requests" not in planned

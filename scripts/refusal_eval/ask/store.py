@@ -556,9 +556,10 @@ def _check_numbers(response: StoredResponse) -> None:
     if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
     fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
-    for name in ("text_logprobs", "prompt_logprobs"):
-        if name in response:
-            fit &= np.isfinite(unpack_floats(response[name])).all()
+    if "text_logprobs" in response:
+        fit &= np.isfinite(unpack_floats(response["text_logprobs"])).all()
+    if "prompt_logprobs" in response:
+        fit &= np.isfinite(unpack_floats(response["prompt_logprobs"])).all()
     if "named_logprobs" in response:  # may be -inf: the engine never says this token
         fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
     for name in ("logits", "vectors"):

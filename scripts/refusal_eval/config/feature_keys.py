@@ -19,6 +19,7 @@ class PromptRequests(NamedTuple):
 
     of_prompt: Callable[[Mapping[str, Any]], int]  # of a line of prompts/{split}.jsonl
     of_tokens: Callable[[float], float]  # about how many of a prompt of so many tokens, while there is none yet
+    longer: float = 0.0  # tokens behind each prompt
 
 
 class ProbeAsked(NamedTuple):

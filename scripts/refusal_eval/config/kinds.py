@@ -217,6 +217,8 @@ LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")
 # Functions of a study and of its costs by engine that return what features add to `refusal-eval plan` and `status`
 # (`program.page_part.PagePart`), or None.
 PLAN_PARTS = Registry("part of a plan", "PLAN_PARTS")
+# Functions of a study that yield what programs of features take that load models (`program.program_load.ProgramLoad`).
+PROGRAM_LOADS = Registry("load of a program", "PROGRAM_LOADS")
 STATUS_PARTS = Registry("part of a status", "STATUS_PARTS")
 
 PROTOCOLS = Registry("protocol", "PROTOCOLS", {"default": "refusal_eval.config.protocol:Protocol"})

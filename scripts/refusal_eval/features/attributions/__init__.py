@@ -18,6 +18,7 @@ ATTRIBUTION_SCORES = {
     "direction": "attribution_scores:OnDirection",
 }
 STUDY_KEYS = {"attributions": "attribution_keys:AttributionKeys"}
+PROGRAM_LOADS = {"attributions": "attribution_loads:attribution_loads"}
 CHECKS = {"attributions": "attribution_mistakes:attribution_mistakes"}
 ANALYSES = {"attributions": "attributions_analysis:AttributionsAnalysis"}
 TABLES = {"attributions": "attributions_table:AttributionsTable"}

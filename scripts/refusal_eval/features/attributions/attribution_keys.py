@@ -136,6 +136,7 @@ class AttributionKeys(FeatureKeys):
                 PromptRequests(
                     lambda row, unit=one.unit: len(asked_prompts(row, unit)),  # type: ignore[misc]
                     lambda tokens, unit=one.unit: asked_about(tokens, unit),  # type: ignore[misc]
+                    float(one.tokens or 0),
                 ),
                 one.of_score.after_answers,
             )

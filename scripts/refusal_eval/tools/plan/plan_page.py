@@ -41,6 +41,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         "store": Path(study.paths.store).is_dir(),
         "sums": plan.batches[list(COSTS)].sum(),
         "captures": plan.batches[plan.batches["stage"] == "activations"][list(COSTS)].sum(),
+        "programs": _programs(plan),
         "shared": duplicate_counts(plan),
         "least": least_time(plan),
         "licences": study_terms.licences(values["terms"]),
@@ -61,7 +62,14 @@ def assumptions(plan: Plan) -> str:
     study = plan.study
     written = any(judge.votes_asked().written for judge in study.engine_judges.values())
     of_judges = dict.fromkeys(filter(None, (judge.plan_assumes() for judge in study.judges.values())))
-    return _render("assumptions", plan, {"written": written, "of_judges": list(of_judges)})
+    of_programs = dict.fromkeys(filter(None, (load.assumes for load, _ in plan.programs)))
+    return _render("assumptions", plan, {"written": written, "sentences": [*of_judges, *of_programs]})
+
+
+def _programs(plan: Plan) -> dict[str, "pd.Series[float]"]:
+    """Return what programs of features take, by the name of their stage."""
+    stages = dict.fromkeys(load.stage for load, _ in plan.programs)
+    return {stage: plan.batches[plan.batches["stage"] == stage][list(COSTS)].sum() for stage in stages}
 
 
 def duplicate_counts(plan: Plan) -> dict[str, int]:

@@ -11,10 +11,18 @@ import pandas as pd
 from refusal_eval.config.kinds import PLAN_PARTS
 from refusal_eval.core.errors import UserError
 from refusal_eval.program.page_part import PagePart
+from refusal_eval.program.program_load import ProgramLoad
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ELSEWHERE, MISSING, CellWork, Pace, pace_of, work_seconds
-from refusal_eval.tools.plan.workload_files import CaptureCell, current_files, states_captured, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import (
+    CaptureCell,
+    current_files,
+    program_work,
+    states_captured,
+    whole_work,
+    work_left,
+)
 from refusal_eval.tools.status.status_jobs import batches
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
@@ -48,12 +56,14 @@ class Plan:
     paces: dict[str, Pace]  # the estimated pace and size of every engine
     gpus: int  # GPUs that may be in use at one time
     captured: dict[CaptureCell, CellWork]  # what is read for activations, by positions, model and split
+    programs: list[tuple[ProgramLoad, CellWork]]  # what programs of features read
 
     @cached_property
     def batches(self) -> pd.DataFrame:
-        """What every batch takes, generation first, captures of activations last: name, stage, engine and `COSTS`."""
+        """What every batch takes, generation first, captures and programs last: name, stage, engine and `COSTS`."""
         rows = [self._batch(*batch, [self.work[cell] for cell in own]) for batch, own in batches(self.study).items()]
-        rows += [self._capture(*capture) for capture in self.captured.items()]
+        rows += [self._capture("/".join(names), "activations", names[1], work) for names, work in self.captured.items()]
+        rows += [self._capture(load.name, load.stage, load.model, work) for load, work in self.programs]
         return pd.DataFrame(rows, columns=["name", "stage", "engine", *COSTS])
 
     @property
@@ -94,10 +104,10 @@ class Plan:
             **self._loads(engine, work, self.study.settings.shards),
         }
 
-    def _capture(self, capture: CaptureCell, work: CellWork) -> dict[str, Any]:
-        """Return the same of a capture of activations: it loads the engine once, and sends it no requests."""
-        engine = self.study.models[capture[1]].engine_name
-        about = {"name": "/".join(capture), "stage": "activations", "engine": engine, "batches": 1}
+    def _capture(self, name: str, stage: str, model: str, work: CellWork) -> dict[str, Any]:
+        """Return the same of a job that loads a model's engine once, and sends it no requests."""
+        engine = self.study.models[model].engine_name
+        about = {"name": name, "stage": stage, "engine": engine, "batches": 1}
         return dict.fromkeys(COSTS, 0) | about | self._loads(engine, [work], 1)
 
     def _loads(self, engine: str, work: list[CellWork], shards: int) -> dict[str, float]:
@@ -139,8 +149,9 @@ def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int |
             f"one load of engine `{largest}` takes {needed[largest]} GPUs (tensor x pipeline x data parallel), "
             f"and there are {gpus}: give at least --gpus {needed[largest]}"
         )
-    captured = states_captured(study, root, current)
-    return Plan(study, work_left(study, whole, current), whole, paces, gpus or needed.get(largest, 0), captured)
+    captured, programs = states_captured(study, root, current), program_work(study, root, current)
+    left = work_left(study, whole, current)
+    return Plan(study, left, whole, paces, gpus or needed.get(largest, 0), captured, programs)
 
 
 def engine_paces(study: Study, root: Path) -> dict[str, Pace]:

@@ -17,10 +17,12 @@ import pandas as pd
 
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.config.feature_keys import PromptRequests
+from refusal_eval.config.kinds import PROGRAM_LOADS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import kept_rows
+from refusal_eval.program.program_load import ProgramLoad
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
@@ -141,6 +143,19 @@ def states_captured(study: Study, root: Path, current: StudyNow) -> dict[Capture
     return found
 
 
+def program_work(study: Study, root: Path, current: StudyNow) -> list[tuple[ProgramLoad, CellWork]]:
+    """Return what each load of a feature's own program reads; nothing of those whose results are there and hold."""
+    found = []
+    for load in (one for name in PROGRAM_LOADS.names() for one in PROGRAM_LOADS.get(name)(study)):
+        texts = _texts(study, "split", load.split, root, current)
+        work = _probe_work(study, load.split, texts, load.reads, current)
+        read = dataclasses.replace(work, answer_tokens=0.0, most_tokens=0)
+        if load.makes in current.files:
+            read = dataclasses.replace(read, requests=0, prompts=0, stored=read.requests)
+        found.append((load, read))
+    return found
+
+
 def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -> dict[Cell, CellWork]:
     """Return the same without what the store has already, wherever request files are there that hold.
 
@@ -168,13 +183,13 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
 
 
 def _probe_work(study: Study, split: str, texts: Texts, number: PromptRequests | None, current: StudyNow) -> CellWork:
-    """Return the work of what a feature asks for besides answers: counted where the prompts are here."""
+    """Return the work of what a feature asks or reads besides answers: counted where the prompts are here."""
     made, requests, known = Path(study.paths.of("prompts", split=split)), texts.count, texts.known
     if number is not None and made.is_file() and str(made) in current.files:
         requests = sum(map(number.of_prompt, read_jsonl(made)))
     elif number is not None:
         requests, known = round(texts.count * number.of_tokens(texts.tokens)), ASSUMED
-    return CellWork(requests, requests, texts.tokens, 1.0, 1, known)
+    return CellWork(requests, requests, texts.tokens + (number.longer if number else 0.0), 1.0, 1, known)
 
 
 def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: float = 0.0) -> CellWork:
