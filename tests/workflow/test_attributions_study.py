@@ -427,8 +427,8 @@ def replied(tmp_path_factory):
     """A study of two attributions to the model's own replies, one of them beside one to its first token."""
     project = attribution_project(tmp_path_factory.mktemp("replies") / "p", start={}, **REPLIES)
     project.snakemake("--until", "requests")
-    project.answer_everything("requests")
     shorten_one_reply(project)
+    project.answer_everything("requests")
     # What joins the load of the answers first; then what is made of them.
     project.snakemake("results/small/attribution_requests/start.jsonl")
     answer_tokens(project)
@@ -443,12 +443,9 @@ def shorten_one_reply(project):
     (file,) = [file for file in project.request_files("requests") if file.path.parts[-2:] == ("terse", "one.jsonl")]
     tokenizer = AutoTokenizer.from_pretrained(project.folder / "model")
     asked = [one for one in file.requests() if one.sample == 0 and "film" in tokenizer.decode(one.token_ids)]
-    for path in project.store.glob("*/*.jsonl"):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        for row in rows:
-            if row.get("key") == asked[0].key:
-                row["response"] = response("N", [78, 258], [-0.1, -0.1], "stop", 258)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with StoreWriter(project.store, file.header["engine_id"], "requests") as writer:
+        writer.describe("by-hand", {"vllm": "none"})
+        writer.append(asked[0].key, response("N", [78, 258], [-0.1, -0.1], "stop", 258), "by-hand")
 
 
 def replies_of(project, tokens):
@@ -587,14 +584,14 @@ def direction_attributions(folder, sides=SIDES, **change):
     [
         (
             {"direction": "refusl"},
-            "attributions.xsb.direction: `refusl` is not one of `directions` of the study; did you",
+            "xsb.direction: `refusl` is not one of `directions` of the study; did you mean",
         ),
         ({"layer": None}, "`score: direction` needs `layer`"),
         ({"layer": 2, "sides": SIDES | {"layers": [0, 1]}}, "has no vector of layer 2; its `layers` are 0, 1"),
         ({"tokens": 3}, "`tokens` is not for `score: direction`; leave it out"),
         (
             {"sides": SIDES | {"model": "other"}},
-            "`refusal` is fitted on activations of `other`, which has other weights",
+            "`refusal` is fitted on activations of `other`, which has other",
         ),
     ],
 )
