@@ -499,7 +499,9 @@ def test_replies_are_asked_about_in_a_load_after_them(replied):
     assert made == {"model/tiny/plain", "model/tiny/terse", "model/tiny/terse/_level1"}
     page = (replied.results / "tables" / "attributions.md").read_text()
     assert "The log-probability of the first 6 tokens of the model's own reply, of the prompt minus" in page
-    assert "the first 16 tokens of the model's own reply" in (replied.results / "methods.md").read_text()
+    assert "the log-probability of the first 16 tokens of its own reply" in " ".join(
+        (replied.results / "methods.md").read_text().split()
+    )
     assert replied.planned() == {}
 
 
@@ -540,7 +542,7 @@ PROGRAMS = {
 }
 
 
-def test_a_plan_counts_what_gradients_read(tmp_path, capsys):
+def test_a_plan_counts_what_gradients_read(tmp_path, capsys, monkeypatch):
     project = attribution_project(tmp_path / "p", asked={}, **PROGRAMS)
     study = study_of(project)
     found = {load.name: work for load, work in program_work(study, ROOT, StudyNow())}
@@ -557,6 +559,7 @@ def test_a_plan_counts_what_gradients_read(tmp_path, capsys):
     left = {load.name: work for load, work in program_work(study, ROOT, done)}
     assert (left["often"].requests, left["once"].requests) == (0, 4 * (len(PROMPTS) - 1))
     arguments = ["plan", str(project.folder / "study.yaml"), "--directory", str(project.folder)]
+    monkeypatch.chdir(project.folder)  # the command changes to it
     assert main([*arguments, "--json"]) == 0
     batches = {one["name"]: one for one in json.loads(capsys.readouterr().out)["batches"]}
     assert [batches[name]["stage"] for name in PROGRAMS] == ["attributions"] * 3
@@ -629,3 +632,100 @@ def test_projections_wait_for_the_direction_and_join_no_load_of_answers(tmp_path
     planned = project.planned()
     assert (planned["direction"], planned["gradient_items"], planned["gradients"]) == (1, 1, 1)
     assert (planned["generate"], planned["gradient_values"]) == (2, 1) and "attribution_requests" not in planned
+
+
+IGNORING = {"kind": "append", "text": " Ignore the word {focus}.", "focus": {"attribution": "xsb"}}
+# The word whose value is greatest by `WEIGHT`; where two stand for each other, or no word counts, there is none.
+FIRST = {"Where": "film", "Which": "pills", "Tell": "kill", "Can": "kill"}
+
+
+def ignoring_project(folder, transform=IGNORING, **study):
+    """A study with a twin of the attributed model that is told to ignore the word which the attribution finds."""
+    project = attribution_project(folder)
+    twin = {"ignoring": CATALOGUE["models"]["terse"] | {"transform": transform}}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"models": data["models"] | twin})
+    project.study(**{"models": ["terse", "ignoring"], "splits": ["one"]} | study)
+    return project
+
+
+@pytest.fixture(scope="module")
+def ignoring(tmp_path_factory):
+    project = ignoring_project(tmp_path_factory.mktemp("ignoring") / "p")
+    results = "results/small"
+    project.snakemake(f"{results}/requests/terse/one.jsonl", f"{results}/attribution_requests/xsb.jsonl")
+    project.answer_everything("requests")
+    answer_tokens(project)
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    project.snakemake()
+    return project
+
+
+@pytest.mark.feature("transforms")
+def test_a_model_is_told_to_ignore_the_word_that_the_attribution_finds(ignoring):
+    asked = lines(ignoring.results / "transformed" / "ignoring" / "one.jsonl")
+    assert len(asked) == len(PROMPTS)
+    for row, (text, _, _) in zip(asked, PROMPTS, strict=True):
+        word = FIRST.get(text.split()[0])
+        if word is None:
+            assert row["messages"][-1]["content"] == text and row["untransformed"] == "no_word"
+        else:
+            assert row["messages"][-1]["content"] == f"{text} Ignore the word {word}." and "untransformed" not in row
+    (share,) = [float(row["value"]) for row in rows_of(ignoring, "untransformed") if row["model"] == "ignoring"]
+    assert share == pytest.approx(3 / 7, abs=1e-6)
+    page = (ignoring.results / "tables" / "transforms.md").read_text()
+    assert "The attribution gives no word" in page
+    methods = " ".join((ignoring.results / "methods.md").read_text().split())
+    assert "(focus: the word to which the attribution xsb gives the greatest value)" in methods
+
+
+@pytest.mark.feature("transforms")
+def test_the_words_are_asked_for_before_the_model_that_is_told_them(ignoring):
+    study = study_of(ignoring)
+    own = study.batch_of[Cell("terse", "one")]
+    assert (study.batch_of[Cell("attribution_requests/xsb", "one")], own) == ("model/tiny/terse",) * 2
+    assert study.batch_of[Cell("ignoring", "one")] == "model/tiny/ignoring/_level1"
+    assert ignoring.planned() == {}
+    asked = yaml.safe_load((ignoring.folder / "study.yaml").read_text())["attributions"]["xsb"]
+    ignoring.study(attributions={"xsb": {**asked, "refusal": None, "score": "reply"}})
+    of_replies = study_of(ignoring)
+    assert of_replies.batch_of[Cell("attribution_requests/xsb", "one")] == f"{own}/_level1"
+    assert of_replies.batch_of[Cell("ignoring", "one")] == "model/tiny/ignoring/_level2"
+    ignoring.study(attributions={"xsb": asked})
+
+
+@pytest.mark.feature("transforms")
+@pytest.mark.parametrize("batch", ["engine", "cell"])
+def test_no_load_of_such_a_study_waits_for_itself(tmp_path, batch):
+    project = ignoring_project(tmp_path / "p", batch=batch)
+    planned = project.planned()
+    assert (planned["generate"], planned["transformed_prompts"]) == ({"engine": 2, "cell": 3}[batch], 1)
+
+
+@pytest.mark.feature("transforms")
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ({"focus": {"attribution": "xbs"}}, "`xbs` is not one of `attributions` of the study; did you mean `xsb`?"),
+        ({"text": " Be kind."}, "`focus` says what stands for `{focus}`, which `text` does not name"),
+        ({"focus": "xsb"}, "transform.focus"),
+        ({"focus": {"attribution": []}}, "transform.focus.attribution"),
+        ({"kind": "system", "text": "{focus} {kind}"}, "split `one` keeps no column `kind`"),
+    ],
+)
+def test_a_word_from_an_attribution_that_is_not_there_is_a_mistake(tmp_path, transform, message):
+    assert message in said_of(ignoring_project(tmp_path / "p", IGNORING | transform))
+
+
+@pytest.mark.feature("transforms")
+def test_each_split_needs_its_attribution(tmp_path):
+    project = ignoring_project(tmp_path / "p", splits=["one", "two"])
+    said = said_of(project)
+    assert "the model is asked split `two`, of which none of these is; name one of that split as well" in said
+    asked = yaml.safe_load((project.folder / "study.yaml").read_text())["attributions"]["xsb"]
+    project.study(attributions={"xsb": asked, "other": asked})
+    both = IGNORING | {"focus": {"attribution": ["xsb", "other"]}}
+    project.catalogue("models", "ignoring", transform=both)
+    assert "names two attributions of the split `one`; leave one of them out" in said_of(project)
+    project.study(attributions={"xsb": asked, "other": asked | {"split": "two", "focus": None}})
+    assert "transformed_prompts" in project.planned()

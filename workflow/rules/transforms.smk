@@ -3,7 +3,7 @@
 Reads prompts/{split}.jsonl; writes transformed/{model}/{split}.jsonl, of which requests are made. Judges read the split's own prompts.
 """
 
-from refusal_eval.features.transforms.transform_files import transforms_of
+from refusal_eval.features.transforms.transform_files import transforms_of, values_files
 from refusal_eval.features.transforms.transform_kind import TRANSFORMS
 
 
@@ -14,6 +14,7 @@ rule transformed_prompts:
         read=lambda wildcards: [
             f"{RESULTS}/prompts/{split}.jsonl" for split in transforms_of(study)[wildcards.model].splits_read()
         ],
+        values=lambda wildcards: values_files(study, wildcards.model, wildcards.split),
     output:
         f"{RESULTS}/transformed/{{model}}/{{split}}.jsonl",
     log:
@@ -27,7 +28,7 @@ rule transformed_prompts:
         mem_mb=1000,
         runtime=10,
     params:
-        transform=lambda wildcards: transforms_of(study)[wildcards.model].model_dump(mode="json"),
+        transform=lambda wildcards: transforms_of(study)[wildcards.model].model_dump(mode="json", exclude_none=True),
         code=lambda wildcards: code_version(
             ROOT / "scripts" / "transform_prompts.py", TRANSFORMS.module(transforms_of(study)[wildcards.model].kind)
         ),

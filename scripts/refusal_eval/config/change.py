@@ -102,6 +102,10 @@ class Change:
         """Return the splits whose prompts a value of an entry takes; the study need not evaluate them."""
         return []
 
+    def values_read(self, value: Any) -> list[str]:
+        """Return the values of words that a value of an entry takes, by their names in the study."""
+        return []
+
     def source(self, value: Mapping[str, Any]) -> Source:
         """Return the source that a value in an entry is."""
         raise NotImplementedError

@@ -12,6 +12,7 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.explain import check, valid_items, valid_keys
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
+from refusal_eval.config.feature_keys import WordValues, word_values_of
 from refusal_eval.config.figure_entry import AnyFigure, Figure
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
@@ -110,7 +111,14 @@ class CheckedStudy:
             )
             or not self.models,
         )
-        self.chains = RowChains(valid["splits"], valid["models"], self.judges, self.view.read_by, self._sides_behind)
+        self.chains = RowChains(
+            valid["splits"],
+            valid["models"],
+            self.judges,
+            self.view.read_by,
+            self._sides_behind,
+            self.word_values(),
+        )
 
     def named(self, section: str) -> list[tuple[int, str]]:
         """Return what a list of the study names, each with its place; what is no text is left out.
@@ -141,6 +149,10 @@ class CheckedStudy:
         Else what the study seems to lack may be there.
         """
         return all(self._list_is_valid(key) for key in keys)
+
+    def word_values(self) -> dict[str, WordValues]:
+        """Return the values of words that its keys ask for, by name; of keys with a mistake none."""
+        return word_values_of(self.settings)
 
     def _list_is_valid(self, key: str) -> bool:
         listed = self.written.get(key)

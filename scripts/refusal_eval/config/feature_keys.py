@@ -31,6 +31,15 @@ class ProbeAsked(NamedTuple):
     after_answers: bool = False  # whether its requests are made of the model's answers on the split
 
 
+class WordValues(NamedTuple):
+    """Values of the words of a split's prompts, by what a model says of them, which changes of models may read."""
+
+    model: str
+    split: str
+    file: str  # noun of the file, whose first wildcard is the name of the values
+    after_answers: bool = False  # whether they are made of the model's answers
+
+
 STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
 MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
 SPLIT_KEYS = Registry("keys of a split", "SPLIT_KEYS")
@@ -89,6 +98,10 @@ class FeatureKeys(Entry):
         """
         return {}
 
+    def word_values(self) -> dict[str, WordValues]:
+        """Return what the keys of a study give values to words by, by the name of each."""
+        return {}
+
     def named_columns(self) -> dict[str, Any]:
         """Return the columns that the keys of a split name, as a mapping of these keys."""
         return {}
@@ -104,6 +117,16 @@ class FeatureKeys(Entry):
             name: the entry's.
         """
         yield from ()
+
+
+def word_values_of(study: Any) -> dict[str, WordValues]:
+    """Return all values of words of a study, by name.
+
+    Args:
+        study: its entry, with the keys of all features.
+    """
+    every = [STUDY_KEYS.get(name).word_values(study) for name in STUDY_KEYS.names()]
+    return {name: values for found in every for name, values in found.items()}
 
 
 def with_feature_keys(registry: Registry) -> Callable[[EntryT], EntryT]:

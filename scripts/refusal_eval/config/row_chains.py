@@ -9,6 +9,7 @@ from typing import Any
 
 from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.change import changes_of
+from refusal_eval.config.feature_keys import WordValues
 
 MadePart = tuple[str, ...]
 MOST_MADE = 7  # splits of which each but the last is made of the next
@@ -23,6 +24,7 @@ class RowChains:
         splits, models, judges: entries by name; of judges those that engines are asked for as well.
         read_by: returns the models whose answers a judge judges.
         sides_behind: returns what the changes of a model are made from: models, each with groups of prompts.
+        values: values of words, which changes of models may read.
     """
 
     def __init__(
@@ -32,9 +34,10 @@ class RowChains:
         judges: Mapping[str, Any],
         read_by: Callable[[str], Iterable[str]],
         sides_behind: Callable[[str], Iterable[tuple[str, Sequence[Side]]]],
+        values: Mapping[str, WordValues],
     ) -> None:
         self._splits, self._models, self._judges = splits, models, judges
-        self._read_by, self._sides_behind = read_by, sides_behind
+        self._read_by, self._sides_behind, self._values = read_by, sides_behind, values
         self.level = cache(self._level)
         self._longest = cache(self._longest_from)
 
@@ -57,7 +60,10 @@ class RowChains:
         """Return how often answers are waited for before a split, answers or verdicts can be asked for."""
         below = self.made_of(part)
         if len(part) > 1:
-            return max((self.level(one) for one in below), default=0)
+            # What gives words values is asked with the answers of its model, or in the load after them.
+            read = self._values_read(*part) if len(part) == 2 else ()
+            waits = (self.level((one.model, one.split)) + 1 + one.after_answers for one in read)
+            return max((*(self.level(one) for one in below), *waits), default=0)
         return max((self.level(one) + (len(one) > 1) for one in below), default=0)
 
     def circle(self, part: MadePart) -> list[MadePart]:
@@ -102,9 +108,19 @@ class RowChains:
             return
         for change in changes_of(entry):
             yield from ((name,) for name in change.splits_read(change.value_in(entry)))
+        yield from (
+            (one.model, one.split) if one.after_answers else (one.split,) for one in self._values_read(model, split)
+        )
         for of, sides in self._sides_behind(model):
             for side in sides:
                 yield (side.split,) if side.judge is None else (side.judge, of, side.split)
+
+    def _values_read(self, model: str, split: str) -> Iterator[WordValues]:
+        """Yield the values of the words of a split's prompts that the changes of a model take."""
+        entry = self._models.get(model)
+        for change in changes_of(entry) if entry is not None else ():
+            found = (self._values.get(name) for name in change.values_read(change.value_in(entry)))
+            yield from (one for one in found if one is not None and one.split == split)
 
     def _of_verdicts(self, judge: str, model: str, split: str) -> Iterator[MadePart]:
         yield (model, split)

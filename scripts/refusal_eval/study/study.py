@@ -12,7 +12,7 @@ from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.feature_keys import MODEL_KEYS, STUDY_KEYS
+from refusal_eval.config.feature_keys import MODEL_KEYS, STUDY_KEYS, WordValues, word_values_of
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
@@ -201,7 +201,19 @@ class Study:
     def chains(self) -> RowChains:
         """What its splits are made of."""
         judges = {**self.view.seconds, **self.every_judge}
-        return RowChains(self.settings.split_entries, self.every_model, judges, self.view.read_by, self._sides_behind)
+        return RowChains(
+            self.settings.split_entries,
+            self.every_model,
+            judges,
+            self.view.read_by,
+            self._sides_behind,
+            self.word_values,
+        )
+
+    @cached_property
+    def word_values(self) -> dict[str, WordValues]:
+        """What gives values to words of its prompts, by name."""
+        return word_values_of(self.settings)
 
     def _sides_behind(self, model: str) -> Iterator[tuple[str, list[Side]]]:
         """Yield what the changes of a model are made from: a model, and its groups of prompts."""

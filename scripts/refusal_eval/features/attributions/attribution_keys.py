@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.feature_keys import FeatureKeys, ProbeAsked, PromptRequests
+from refusal_eval.config.feature_keys import FeatureKeys, ProbeAsked, PromptRequests, WordValues
 from refusal_eval.config.kinds import NameIn
 from refusal_eval.config.shapes import Entry, Slug, Text, Whole
 from refusal_eval.features.attributions.attribution_methods import ATTRIBUTION_METHODS
@@ -126,6 +126,12 @@ class AttributionKeys(FeatureKeys):
         description="How much each word of prompts contributes to a refusal, by a name of your choice "
         "(docs/how-to/attributions.md).",
     )
+
+    def word_values(self) -> dict[str, WordValues]:
+        return {
+            name: WordValues(one.model, one.split, "attribution_values", one.of_score.after_answers)
+            for name, one in self.attributions.items()
+        }
 
     def probes(self) -> dict[str, ProbeAsked]:
         """Return the requests of each attribution that has any: the prompt, and the prompt without each unit."""

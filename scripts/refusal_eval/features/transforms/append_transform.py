@@ -5,11 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from refusal_eval.features.transforms.field_text import FIELDS_HELP, FieldText, fields_of, filled
-from refusal_eval.features.transforms.transform_kind import NO_FIELD, AskedMessages, PlainPrompt, Transform
+from refusal_eval.features.transforms.field_text import FIELDS_HELP, FieldText, filled
+from refusal_eval.features.transforms.text_transform import TextTransform
+from refusal_eval.features.transforms.transform_kind import NO_FIELD, AskedMessages, PlainPrompt
 
 
-class AppendTransform(Transform):
+class AppendTransform(TextTransform):
     """A text behind each turn of the user, in the same message."""
 
     kind: Literal["append"]
@@ -18,9 +19,6 @@ class AppendTransform(Transform):
         f"{FIELDS_HELP} A prompt with an empty cell keeps its own text. Of a dialogue it is put behind every turn of "
         "the user."
     )
-
-    def fields(self) -> list[str]:
-        return fields_of(self.text)
 
     def transformer(self, read: Sequence[Sequence[PlainPrompt]]) -> Callable[[PlainPrompt], AskedMessages | str]:
         return self._appended
@@ -35,4 +33,4 @@ class AppendTransform(Transform):
         ]
 
     def in_words(self, quoted: Callable[[str], str], label: Callable[[str], str]) -> str:
-        return f"\u201c{quoted(self.text)}\u201d appended to each turn of the user"
+        return f"\u201c{quoted(self.text)}\u201d appended to each turn of the user{self._words(quoted)}"

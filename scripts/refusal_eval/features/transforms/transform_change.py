@@ -24,6 +24,10 @@ class TransformChange(Change):
     def asked_prompts(self, paths: Paths, model: str, split: str) -> str:
         return paths.of("transformed", model=model, split=split)
 
+    def values_read(self, value: Any) -> list[str]:
+        found: list[str] = value.values_read()
+        return found
+
     def splits_read(self, value: Any) -> list[str]:
         found: list[str] = value.splits_read()
         return found

@@ -18,6 +18,13 @@ def transforms_of(study: Study) -> dict[str, Transform]:
     return {name: transform for name, transform in found.items() if transform is not None}
 
 
+def values_files(study: Study, model: str, split: str) -> list[str]:
+    """Return the files of the values of words that the prompts of a cell are changed by."""
+    asked = transforms_of(study)[model].values_read()
+    read = [(name, study.word_values[name]) for name in asked if study.word_values[name].split == split]
+    return [study.paths.of(one.file, **{file_of(one.file).wildcards[0]: name}) for name, one in read]
+
+
 def _asked(study: Study) -> list[Names]:
     return [names for names in file_of("requests").names(study) if names[0] in transforms_of(study)]
 

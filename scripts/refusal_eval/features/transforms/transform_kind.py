@@ -11,11 +11,12 @@ PlainPrompt = Mapping[str, Any]  # a line of prompts/{split}.jsonl
 AskedMessages = list[dict[str, str]]
 
 # Why a prompt keeps its own text, as files and results name it, and in words.
-NO_FIELD, NOT_WRITTEN, SAME = "no_field", "not_written", "same"
+NO_FIELD, NOT_WRITTEN, SAME, NO_WORD = "no_field", "not_written", "same", "no_word"
 REASONS = {
     NO_FIELD: "a column of the text is empty",
     NOT_WRITTEN: "it was not rewritten",
     SAME: "the transform changes nothing",
+    NO_WORD: "the attribution gives no word",
 }
 
 TRANSFORMS = Kinds("transform", "TRANSFORMS")
@@ -32,6 +33,10 @@ class Transform(Entry):
 
     def splits_read(self) -> list[str]:
         """Return the splits whose prompts it takes."""
+        return []
+
+    def values_read(self) -> list[str]:
+        """Return the values of words of the study that it takes the word for `{focus}` from."""
         return []
 
     def mistakes(self, study: Any, model: Any) -> Iterator[Mistake]:
