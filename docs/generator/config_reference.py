@@ -115,6 +115,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Transform of kind append": "transforms.append_transform:AppendTransform",
                 "Transform of kind system": "transforms.system_transform:SystemTransform",
                 "Transform of kind written": "transforms.written_transform:WrittenTransform",
+                "Word from an attribution": "transforms.focus_source:FocusSource",
             }
         ),
         **of_features(
