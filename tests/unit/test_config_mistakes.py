@@ -58,6 +58,9 @@ MODELS = {
 }
 # Of all other classes it is another entry that is misspelt: later ones count.
 LOGGED = {"logged": {"recorded": {"file": "../../answers.jsonl", "model": "one"}}}
+WORDS = {"ignoring": CATALOGUE["models"]["plain"] | {
+    "transform": {"kind": "append", "text": " Not {focus}.", "focus": {"attribution": "words"}},
+}} if {"attributions", "transforms"} <= set(FEATURES) else {}  # fmt: skip
 ATTENTION = {"unfocused": UNFOCUSED} if {"attention", "eager", "steering"} <= set(FEATURES) else {}
 LOGS = {"logs": {"splits": {"logged-rows": {
     "source": {"kind": "recorded", "path": "../../answers.jsonl", "split": "one"}, "columns": {"messages": "messages"},
@@ -65,7 +68,7 @@ LOGS = {"logs": {"splits": {"logged-rows": {
 }}}} if "recorded_logs" in FEATURES else {}  # fmt: skip
 WITH_MODES = CATALOGUE | {
     "engines": ({"plain-engine": PLAIN_ENGINE} if "eager" in FEATURES else {}) | CATALOGUE["engines"],
-    "models": LOGGED | ATTENTION | CATALOGUE["models"] | MODELS,
+    "models": LOGGED | ATTENTION | WORDS | CATALOGUE["models"] | MODELS,
     "datasets": LOGS | CATALOGUE["datasets"],
 }
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
