@@ -30,13 +30,13 @@ def score_of(model: Any, embedded: Any, job: dict[str, Any], reply: list[int]) -
         return (torch.cat(parts) * vector).sum(1)
     refusal = job["refusal"]
     with torch.no_grad():
-        rows = torch.cat([model(inputs_embeds=part).logits.exp() for part in embedded.split(256)])
+        kept = len(reply) + 1
+        rows = torch.cat([model(inputs_embeds=part).logits[:, -kept:].exp() for part in embedded.split(256)])
     if not reply:
         return (rows[:, -1, refusal].sum(1) / rows[:, -1].sum(1)).log()
-    first = rows.shape[1] - len(reply)
     total = torch.zeros(len(rows), dtype=rows.dtype)
     for number, token in enumerate(reply):
-        behind = rows[:, first + number - 1]
+        behind = rows[:, number]  # the token before this one
         total += (behind[:, token] / behind.sum(1)).log()
     return total
 

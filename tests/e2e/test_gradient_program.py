@@ -82,7 +82,7 @@ def computed(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
 OF_WHAT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "refusal-random": ("random", "", {}),
     "refusal-planted": ("planted", "", {}),
-    "reply-random": ("random", "NIS!", {}),
+    "reply-random": ("random", "Sure", {}),
     "reply-planted": ("planted", "III", {}),
     "direction-random": ("random", "", OF_RANDOM),
 }
