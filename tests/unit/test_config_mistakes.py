@@ -58,7 +58,7 @@ MODELS = {
 }
 # Of all other classes it is another entry that is misspelt: later ones count.
 LOGGED = {"logged": {"recorded": {"file": "../../answers.jsonl", "model": "one"}}}
-WORDS = {"ignoring": CATALOGUE["models"]["plain"] | {
+WORDS = {"attributed": CATALOGUE["models"]["plain"] | {
     "transform": {"kind": "append", "text": " Not {focus}.", "focus": {"attribution": "words"}},
 }} if {"attributions", "transforms"} <= set(FEATURES) else {}  # fmt: skip
 ATTENTION = {"unfocused": UNFOCUSED} if {"attention", "eager", "steering"} <= set(FEATURES) else {}
