@@ -129,6 +129,7 @@ def damages():
         *[("logprobs", "=="), ("logprobs", "äöü"), ("logprobs", pack_floats([-1.0])), ("logprobs", 5)],
         *[("logprobs", pack_floats([float("nan")] * 2)), ("finish_reason", 1), ("stop_reason", [])],
         *[("named_logprobs", "abc"), ("logits", pack_floats([float("inf")]))],
+        ("prompt_logprobs", pack_floats([float("-inf")])),
     ]:
         yield f"{name} {value}"[:30], {"response": whole | {name: value}}
     for name, value in [("response", []), ("serving", None), ("time", 5), ("time", "yesterday"), ("key", 5)]:
