@@ -326,8 +326,9 @@ SMALL: dict[str, SmallStudy] = {
     ),
     "safeconstellations": SmallStudy(
         rows={
-            "train.csv": _tasks(14, "sentence", ("translate", "sentiment_analysis")),
-            "test.csv": _tasks(6, "line"),
+            "train.csv": _tasks(14, "sentence", TASKS[:2]),
+            # Of a steered task as many as two groups of its answers need, each of two to fit on and one held out.
+            "test.csv": [*_tasks(14, "line", TASKS[:2]), *_tasks(5, "line", TASKS[2:])],
             "general_prompts.jsonl": of_subjects(6, "Write a note"),
         },
         splits={
@@ -336,7 +337,7 @@ SMALL: dict[str, SmallStudy] = {
         },
         models=("task-plain",),
         judges={"task-refusals": OF_TASKS, "answer-harm": OF_HARM},
-        changes={"prompts_per_split": {"size": 30}},
+        changes={"prompts_per_split": {"size": 43}},
     ),
     "steering_paper": SmallStudy(
         **joined(

@@ -173,7 +173,8 @@ def resampled(study: Study, found: list[Part], moving: list[Part]) -> tuple[Span
         sums += draws(len(members), DRAWS, number) @ table[members]
     drawn = (sums[:, 0::2] / sums[:, 1::2]).mean(axis=1)
     count, clusters = resamples(len(names)), len(set().union(*(part.clusters for part in moving)))
-    low, high = expanded(clusters, study.alpha, clusters - len(moving))
+    free = max(1, clusters - len(moving))
+    low, high = expanded(free + len(moving), study.alpha, free)
     return spread(drawn, low, count), spread(drawn, high, count)
 
 

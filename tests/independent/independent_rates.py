@@ -323,21 +323,30 @@ def variance(study: Study, asked: Asked) -> Found:
     clusters, of_all, drawn = parts_drawn(study, judges, asked.model, asked.split, asked.reading)
     part, share = asked.estimand.rsplit("_", 1)[1], "share" in asked.estimand
 
-    def statistic(parts: dict[str, Array]) -> Array:
-        if not share:
-            return parts[part]
-        positive = {name: np.maximum(values, 0) for name, values in parts.items()}
-        with np.errstate(invalid="ignore"):
-            return np.asarray(positive[part] / np.sum(list(positive.values()), axis=0), dtype=float)
-
-    value = float(statistic(of_all)[0])
+    value, error = (float(found[0]) for found in part_or_share(of_all, part, share))
     if np.isnan(value):
         return Found()
-    total = float(np.sum([np.maximum(x, 0) for x in of_all.values()]))
-    rounded = ROUNDED / total if share else ROUNDED
-    ends = percentiles(statistic(drawn), clusters, study.alpha)
-    exact = Span(value - rounded, value, value + rounded)
-    return Found(exact) if ends[0].at == ends[1].at else Found(exact, *ends)
+    exact = Span(value - error, value, value + error)
+    # Whoever rounds does so in each resample, so that an end may be a rounding away from where it is here; the error
+    # depends on the resample's sum of parts, so that it is added before quantiles are taken. Few clusters of few
+    # samples leave few different shares: then both quantiles around an end are one share, and this is all their width.
+    resampled, errors = part_or_share(drawn, part, share)
+    ends = percentiles(resampled, clusters, study.alpha)
+    if ends[0].at == ends[1].at:
+        return Found(exact)
+    least, most = (percentiles(resampled + sign * errors, clusters, study.alpha) for sign in (-1, 1))
+    low, high = (Span(below.least, end.at, above.most) for below, end, above in zip(least, ends, most, strict=True))
+    return Found(exact, low, high)
+
+
+def part_or_share(parts: dict[str, Array], part: str, share: bool) -> tuple[Array, Array]:
+    """Return a part of the variance or its share, and how far roundings of the parts may move it."""
+    if not share:
+        return parts[part], np.full(len(parts[part]), ROUNDED)
+    positive = {name: np.where(values > ROUNDED, values, 0) for name, values in parts.items()}  # 0 but for digits
+    total = np.sum(list(positive.values()), axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(positive[part] / total, dtype=float), np.asarray(ROUNDED / total, dtype=float)
 
 
 @cache
