@@ -222,14 +222,14 @@ def test_constellations_steer_the_engine_and_over_refusals_leave_rephrasing_out(
     assert steered == [
         f"{name}.json"
         for name in (
-            *("task-honest-random.scale-1", "task-honest.scale-0.3", "task-honest.scale-1"),
+            *("task-honest-random.scale1", "task-honest.scale0.3", "task-honest.scale1"),
             *("task-paper", "task-paper-random"),
         )
     ]
     receipts = [read_json(path) for path in (finished.results / "receipts").rglob("*.json")]
     fired = [r["engine"]["serving"]["intervention"] for r in receipts if "intervention" in r["engine"]["serving"]]
     assert len(fired) == 5 and all(one["mode"] == "constellation" and one["fired"] == one["layers"] for one in fired)
-    for model in ("task-honest.scale-1", "task-paper"):
+    for model in ("task-honest.scale1", "task-paper"):
         own = [row["answer"] for row in answers(finished, model, "task_over_refusal_test")]
         assert sum(a != b for a, b in zip(plain, own, strict=True)) > len(plain) / 2, model
     tasks = {

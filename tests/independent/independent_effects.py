@@ -38,7 +38,8 @@ def odds_ratio(study: Study, asked: Asked) -> Found:
         added.append((each / len(each) / len(found), part.clusters))
     log = math.log(first / (1 - first)) - math.log(second / (1 - second))
     error, degrees = standard_error(added, most_degrees(found))
-    if error < 1e-12:
+    in_split = [set(part.clusters) for part in found]
+    if error < 1e-12 or min(map(len, in_split)) < 2 or len(set().union(*in_split)) <= len(found):
         return Found(math.exp(log))
     reach = error * float(stats.t.ppf(1 - study.alpha / 2, degrees))
     return Found(math.exp(log), math.exp(log - reach), math.exp(log + reach))

@@ -13,6 +13,7 @@ Numbers = npt.NDArray[np.intp]
 SEED = 20_240_607  # any other than the project's
 DRAWS = 20_000
 SURE = 4  # standard errors
+DIGITS = 1e-20  # squares of what clusters that agree differ by
 
 
 class Ends(NamedTuple):
@@ -68,7 +69,7 @@ def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, pr
         return Ends(exact, 1.0, effective)
     sums = np.bincount(numbers, weights=values - p) / len(values)
     variance, behind = _variance(values, numbers, sizes, sums)
-    worth = min(p * (1 - p) / variance, answers) if variance > 0 else effective
+    worth = min(p * (1 - p) / variance, answers) if variance > DIGITS else effective
     if worth > n:
         worth = (behind + 1) / (behind / worth + 1 / n)
     low, high = wilson_ends(p, worth, _degrees(p, behind, clusters, effective, worth), alpha)
@@ -178,11 +179,11 @@ def pooled(parts: Sequence[tuple[Array, Sequence[str], Ends]]) -> Ends:
 
 def _together(a: tuple[Array, Sequence[str], Ends], b: tuple[Array, Sequence[str], Ends]) -> float:
     (x, of_x, _), (y, of_y, _) = a, b
-    if np.ptp(x) == 0 and np.ptp(y) == 0:
+    u, v = by_name(x - x.mean(), of_x), by_name(y - y.mean(), of_y)
+    agree = [sum(own**2 for own in sums.values()) < DIGITS for sums in (u, v)]
+    if all(agree):
         return correlation(by_name(np.ones(len(x)), of_x), by_name(np.ones(len(y)), of_y))
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 0.0
-    return correlation(by_name(x - x.mean(), of_x), by_name(y - y.mean(), of_y))
+    return 0.0 if any(agree) else correlation(u, v)
 
 
 def by_name(values: Array, names: Sequence[str]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from independent_intervals import (
 from independent_study import Array, Cell, Study, row_means
 
 NAN = float("nan")
-ROUNDED = 2e-9  # parts of the variance have nine decimals, and shares are of these
+ROUNDED = 2e-9  # parts of the variance have nine decimals, and shares are of these: of three, half a digit off each
 
 
 class Found(NamedTuple):
@@ -327,9 +327,9 @@ def variance(study: Study, asked: Asked) -> Found:
     if np.isnan(value):
         return Found()
     exact = Span(value - error, value, value + error)
-    # Whoever rounds does so in each resample, so that an end may be a rounding away from where it is here; the error
-    # depends on the resample's sum of parts, so that it is added before quantiles are taken. Few clusters of few
-    # samples leave few different shares: then both quantiles around an end are one share, and this is all their width.
+    # The study's parts have nine decimals in every resample too, and here they are not rounded, so that an end may be
+    # off by a rounding over the resample's sum of parts, which is taken before the quantiles. Few clusters of few
+    # samples have few different shares: both quantiles around an end are then one share, and this is all its width.
     resampled, errors = part_or_share(drawn, part, share)
     ends = percentiles(resampled, clusters, study.alpha)
     if ends[0].at == ends[1].at:
@@ -343,7 +343,7 @@ def part_or_share(parts: dict[str, Array], part: str, share: bool) -> tuple[Arra
     """Return a part of the variance or its share, and how far roundings of the parts may move it."""
     if not share:
         return parts[part], np.full(len(parts[part]), ROUNDED)
-    positive = {name: np.where(values > ROUNDED, values, 0) for name, values in parts.items()}  # 0 but for digits
+    positive = {name: np.where(values <= ROUNDED, 0, values) for name, values in parts.items()}  # nan stays
     total = np.sum(list(positive.values()), axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(positive[part] / total, dtype=float), np.asarray(ROUNDED / total, dtype=float)

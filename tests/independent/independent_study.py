@@ -139,9 +139,22 @@ class Study:
         own = prompt.get("cluster") in (None, prompt["id"])
         return f"prompt {prompt['id']}" if own else f"{self.origin(split)} {prompt['cluster']}"
 
+    def scored(self, split: str, answers: list[Row]) -> list[Row]:
+        """Return the answers to turns that count (config/README.md, `scored` of a split's `dialogue`)."""
+        dialogue = self.said["split_entries"][split].get("dialogue") or {}
+        counts = dialogue.get("scored") or ("last" if dialogue.get("mode", "cumulative") != "cumulative" else "all")
+        if counts == "after_first":
+            return [row for row in answers if row["turn"] > 0]
+        last: dict[str, int] = {}
+        for row in answers:
+            last[row["prompt_id"]] = max(row["turn"], last.get(row["prompt_id"], 0))
+        return [row for row in answers if counts == "all" or row["turn"] == last[row["prompt_id"]]]
+
     def _cell(self, judge: str, model: str, split: str) -> Cell:
-        answers = read_lines(self.folder / f"answers/{model}/{split}.jsonl")
+        answers = self.scored(split, read_lines(self.folder / f"answers/{model}/{split}.jsonl"))
+        asked = {(row["prompt_id"], row["turn"]) for row in answers}
         verdicts = read_lines(self.folder / f"verdicts/{judge}/{model}/{split}.jsonl")
+        verdicts = [row for row in verdicts if (row["prompt_id"], row["turn"]) in asked]
         by_id = {prompt["id"]: prompt for prompt in self.prompts[split]}
         places = list(dict.fromkeys((row["prompt_id"], row["turn"]) for row in answers))
         at = {place: i for i, place in enumerate(places)}
