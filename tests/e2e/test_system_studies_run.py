@@ -48,19 +48,21 @@ OWN = {
 }
 ASKED = [name for name in SMALL if name != "arena"]  # whose models are asked; the other's answers are in its rows
 _RUN: dict[str, Project] = {}
+_FAILED: dict[str, str] = {}
 
 
 @pytest.fixture
 def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return the finished study of a name; each runs once."""
+    """Return the finished study of a name; each runs once, also one that fails."""
     name = request.param
     if name not in _RUN:
         folder = tmp_path_factory.mktemp(name) / "project"
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TASK_OVER_REFUSAL", str(folder))
-            project = small_project(name, SMALL[name], folder)
-            project.snakemake()
-        _RUN[name] = project
+            _RUN[name] = project = small_project(name, SMALL[name], folder)
+            if (run := project.snakemake(check=False)).returncode:
+                _FAILED[name] = (run.stdout + run.stderr)[-6000:]
+    assert name not in _FAILED, _FAILED[name]
     return _RUN[name]
 
 
