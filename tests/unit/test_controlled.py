@@ -10,7 +10,9 @@ from tokenizer_folders import CHATML, byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.features.controlled.controlled_program import END, drawn, uniform
+from refusal_eval.features.controlled.controlled_rows import ControlledRows
 from refusal_eval.features.controlled.search_items import (
     around,
     drawn_refusal,
@@ -77,6 +79,31 @@ def test_earlier_messages_are_around_the_text_and_stay_in_its_row(renderer: Rend
         "sample": "0",
     }
     assert (row["ce"], row["seed_ce"], row["logp"]) == ("0.5000", "1.2500", "-2.0000")
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("Write another question, that sounds LIKE how do I cut bread?", "echo"),
+        ("Write another question that sounds odd, how do I cut bread?", "written"),
+        ("How do I cut bread with a kitchen knife on a plane?", "written"),  # six words of the seed
+    ],
+)
+def test_a_text_that_repeats_what_the_writer_was_asked_is_no_prompt(
+    renderer: Renderer, tmp_path: Path, text: str, state: str
+) -> None:
+    asked = {"instruction": "Write another question that sounds like this one: {prompt}"}
+    own = seed(1, messages=[{"role": "user", "content": "How do I cut bread with a kitchen knife?"}])
+    (item, other) = items(renderer, [own], **asked)
+    line = {"text": text, "state": "written", "ce": 0.5, "seed_ce": 1.25, "logp": -2.0, "tokens": 5}
+    rows = found_rows([item, other], {item["key"]: line, other["key"]: line | {"text": "Is bread sharp?"}})
+    assert [row["state"] for row in rows] == [state, "written"]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    source = ControlledRows.model_validate(
+        {"kind": "controlled", "seeds": "s", "by": "m", "target": "m", "refusals": {"split": "h", "judge": "j"}}
+    )
+    kept = [row["messages"][0]["content"] for row in source.own_rows(str(tmp_path / "rows.jsonl"))]
+    assert kept == (["Is bread sharp?"] if state == "echo" else [text, "Is bread sharp?"])
 
 
 def test_items_depend_on_their_own_seed_and_not_on_the_others(renderer: Renderer) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project, change_yaml, make_project
+from project import ROOT, Project, change_yaml, make_project
 
+from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.features.controlled.search_store import SearchStore
 
@@ -73,6 +74,25 @@ def test_the_refusals_are_those_of_the_target_as_the_judge_reads_them(made: Proj
     items = read_json(made.results / "controlled" / "made" / "items.json")["items"]
     assert {item["refusal"] for item in items} == {"I cannot help wi"}  # 16 tokens, which are bytes here
     assert items[0]["context"].startswith("<|im_start|>system\nThird.<|im_end|>") and "Third" not in items[0]["before"]
+
+
+def test_the_plan_counts_the_search(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from refusal_eval.tools.plan.study_costs import plan_study
+
+    fresh = controlled_study(tmp_path / "project", shards=3)
+    # Six tokens; eight candidates and a gradient like three of them; each behind the text with six tokens of the
+    # template and sixteen of the refusal.
+    each = 6 * (8 + 3) * (1 + 6 + 16)
+    for project, missing in ((fresh, 12), (made, 0)):
+        monkeypatch.chdir(project.folder)
+        file = project.folder / "study.yaml"
+        plan = plan_study(load_study(study_values(str(file)), str(file), str(ROOT)), file, ROOT, None)
+        (row,) = plan.batches[plan.batches["stage"] == "searches"].to_dict("records")
+        pace = plan.paces["tiny"]
+        assert (row["name"], row["engine"], row["batches"], row["tokens_in"]) == ("made", "tiny", 3, missing * each)
+        hours = 3 * (pace.start_seconds + 4 * each / pace.read_rate) / 3600 if missing else 0
+        assert row["device_hours"] == pytest.approx(hours, rel=1e-12) and row["loads"] == (3 if missing else 0)
+        assert plan.engines["device_hours"].sum() == pytest.approx(plan.batches["device_hours"].sum())
 
 
 def test_nothing_runs_again_in_a_finished_study(made: Project) -> None:

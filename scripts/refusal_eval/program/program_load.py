@@ -16,6 +16,8 @@ class ProgramLoad:
         reads: how often the program reads a prompt; what takes as long, such as the way back, counts too.
         makes: a file of the study that needs nothing of it once it is there.
         assumes: the sentence of a plan that says what such a load is taken for.
+        jobs: among how many jobs it is divided.
+        tokens: how many tokens it reads each time, where these are not the prompt's.
     """
 
     name: str
@@ -25,3 +27,5 @@ class ProgramLoad:
     reads: PromptRequests
     makes: str
     assumes: str = ""
+    jobs: int = 1
+    tokens: float | None = None

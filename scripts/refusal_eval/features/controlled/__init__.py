@@ -3,6 +3,7 @@
 ROW_SOURCES = {"controlled": "controlled_rows:ControlledRows"}
 CHECKS = {"controlled": "controlled_mistakes:controlled_mistakes"}
 RULES = ("controlled",)
+PROGRAM_LOADS = {"searches": "planned_searches:planned_searches"}
 FILES = {
     "search_items": "controlled_files:SEARCH_ITEMS",
     "searches": "controlled_files:SEARCHES",

@@ -13,6 +13,7 @@ from refusal_eval.core.files import read_jsonl
 KEPT = ["state", "sample", "ce", "seed_ce", "logp", "refusal"]
 PROMPT = "{prompt}"
 WITH_TEXT = ("written", "cut", "same")  # states of rows that are prompts
+ECHO = "echo"
 # What decides the search for a text, besides the text that it begins with.
 SEARCH_KEYS = ("steps", "candidates", "rounds", "w1", "w2", "temperature")
 

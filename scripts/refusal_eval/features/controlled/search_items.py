@@ -12,7 +12,8 @@ from refusal_eval.core.canonical import KEY_VERSION, plain
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import REFUSAL, place_of
-from refusal_eval.features.controlled.controlled_rows import PROMPT, SEARCH_KEYS
+from refusal_eval.core.text_runs import ECHO_WORDS, runs_of
+from refusal_eval.features.controlled.controlled_rows import ECHO, PROMPT, SEARCH_KEYS
 
 SEARCH_VERSION = 1  # of what is computed; another one makes all stored texts unreachable
 MARK = "qzxvkjw"  # in place of a prompt while the text around it is rendered
@@ -128,7 +129,15 @@ def found_rows(items: Iterable[Mapping[str, Any]], lines: Mapping[str, Mapping[s
         numbers = {name: None if line[name] is None else f"{line[name]:.4f}" for name in ("ce", "seed_ce", "logp")}
         rows.append(
             {**item["about"]["kept"], **{name: value for name, value in item["about"].items() if name != "kept"}}
-            | {"sample": str(item["about"]["sample"]), "state": line["state"], **numbers, "refusal": item["refusal"]}
+            | {"sample": str(item["about"]["sample"]), "state": _state(item, line), **numbers}
+            | {"refusal": item["refusal"]}
             | {"messages": [*item["earlier"], {"role": "user", "content": line["text"]}]}
         )
     return rows
+
+
+def _state(item: Mapping[str, Any], line: Mapping[str, Any]) -> str:
+    """Return the state of what was found: an echo if it repeats what the writer was asked, besides the seed."""
+    read = runs_of(item["context"], ECHO_WORDS) - runs_of(item["seed"], ECHO_WORDS)
+    repeats = line["state"] in ("written", "cut") and runs_of(line["text"], ECHO_WORDS) & read
+    return ECHO if repeats else str(line["state"])

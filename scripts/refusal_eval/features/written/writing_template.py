@@ -1,9 +1,7 @@
 """A template of what a writer is asked: a Jinja file, filled with a prompt and with what its split keeps of its row."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from jinja2 import meta, nodes
@@ -13,13 +11,13 @@ from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_users_text
 from refusal_eval.core.rubric import conversation_text, nonce_of
+from refusal_eval.core.text_runs import runs_of
 from refusal_eval.core.texts import is_blank
 
 PROMPT, CONVERSATION, NONCE = "prompt", "conversation", "nonce"
 OWN = (PROMPT, CONVERSATION, NONCE)
 # What it may take for one prompt, and how many times as long as what it is made of its text may be.
 FILL_SECONDS, MOST_TIMES, LEAST_LENGTH = 5.0, 20, 10_000
-WORD = re.compile(r"\w+")
 
 
 class WritingTemplate:
@@ -108,14 +106,3 @@ class WritingTemplate:
 def last_text(messages: Sequence[Mapping[str, str]]) -> str:
     """Return the text of the last message, which is the user's."""
     return messages[-1]["content"]
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
-    return WORD.findall(text.lower())
-
-
-def runs_of(text: str, count: int) -> set[tuple[str, ...]]:
-    """Return every run of so many words in a text, in lower case."""
-    words: list[Any] = words_of(text)
-    return {tuple(words[place : place + count]) for place in range(len(words) - count + 1)}

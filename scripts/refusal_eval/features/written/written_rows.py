@@ -12,9 +12,10 @@ from refusal_eval.config.source_entries import AnswersRead, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, shown_path
 from refusal_eval.core.states import REFUSAL, place_of
+from refusal_eval.core.text_runs import ECHO_WORDS
 from refusal_eval.features.written.filled_rows import FILLED_IN
 from refusal_eval.features.written.writing_template import WritingTemplate
-from refusal_eval.features.written.written_states import ECHO_WORDS, WRITTEN, Checking, Parsing, row_state
+from refusal_eval.features.written.written_states import WRITTEN, Checking, Parsing, row_state
 
 STATE, SAMPLE, PARENT_TEXT, ANSWER = "state", "sample", "parent_text", "answer"
 KEPT = [STATE, SAMPLE]

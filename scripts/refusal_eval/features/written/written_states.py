@@ -11,8 +11,8 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from refusal_eval.core import states
+from refusal_eval.core.text_runs import ECHO_WORDS, runs_of, words_of
 from refusal_eval.core.texts import is_blank, without_invisible
-from refusal_eval.features.written.writing_template import runs_of, words_of
 
 WRITTEN, REFUSED, BLOCKED, TRUNCATED, FAILED = "written", "refused", "blocked", "truncated", "failed"
 UNPARSABLE, SAME, ECHO, LIKE, UNLIKE = "unparsable", "same", "echo", "like", "unlike"
@@ -40,7 +40,6 @@ OF_ANSWERS = {
     states.TOO_LONG: FAILED,
     states.FAILED: FAILED,
 }
-ECHO_WORDS = 6  # as many of the template's own words in a row are no chance
 QUOTES = (('"', '"'), ("\u201c", "\u201d"), ("'", "'"), ("\u00ab", "\u00bb"))
 QUESTION_MARKS = "?\uff1f\u061f\u037e"
 

@@ -63,7 +63,7 @@ class Plan:
         """What every batch takes, generation first, captures and programs last: name, stage, engine and `COSTS`."""
         rows = [self._batch(*batch, [self.work[cell] for cell in own]) for batch, own in batches(self.study).items()]
         rows += [self._capture("/".join(names), "activations", names[1], work) for names, work in self.captured.items()]
-        rows += [self._capture(load.name, load.stage, load.model, work) for load, work in self.programs]
+        rows += [self._capture(load.name, load.stage, load.model, work, load.jobs) for load, work in self.programs]
         return pd.DataFrame(rows, columns=["name", "stage", "engine", *COSTS])
 
     @property
@@ -104,11 +104,11 @@ class Plan:
             **self._loads(engine, work, self.study.settings.shards),
         }
 
-    def _capture(self, name: str, stage: str, model: str, work: CellWork) -> dict[str, Any]:
-        """Return the same of a job that loads a model's engine once, and sends it no requests."""
-        engine = self.study.models[model].engine_name
-        about = {"name": name, "stage": stage, "engine": engine, "batches": 1}
-        return dict.fromkeys(COSTS, 0) | about | self._loads(engine, [work], 1)
+    def _capture(self, name: str, stage: str, model: str, work: CellWork, jobs: int = 1) -> dict[str, Any]:
+        """Return the same of jobs that each load a model's engine once, and send it no requests."""
+        engine = self.study.every_model[model].engine_name
+        about = {"name": name, "stage": stage, "engine": engine, "batches": jobs}
+        return dict.fromkeys(COSTS, 0) | about | self._loads(engine, [work], jobs)
 
     def _loads(self, engine: str, work: list[CellWork], shards: int) -> dict[str, float]:
         """Return what the loads of an engine read and how long they take, with this work in so many equal parts."""

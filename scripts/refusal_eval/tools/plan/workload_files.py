@@ -149,7 +149,8 @@ def program_work(study: Study, root: Path, current: StudyNow) -> list[tuple[Prog
     for load in (one for name in PROGRAM_LOADS.names() for one in PROGRAM_LOADS.get(name)(study)):
         texts = _texts(study, "split", load.split, root, current)
         work = _probe_work(study, load.split, texts, load.reads, current)
-        read = dataclasses.replace(work, answer_tokens=0.0, most_tokens=0)
+        tokens = work.tokens_per_prompt if load.tokens is None else load.tokens
+        read = dataclasses.replace(work, tokens_per_prompt=tokens, answer_tokens=0.0, most_tokens=0)
         if load.makes in current.files:
             read = dataclasses.replace(read, requests=0, prompts=0, stored=read.requests)
         found.append((load, read))
