@@ -149,6 +149,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Prompts that a model writes": "written.written_rows:WrittenRows",
                 "Where a written text is": "written.written_rows:Parse",
                 "What a written text must be": "written.written_rows:Checks",
+                "Prompts that a model vets": "written.vetted_rows:VettedRows",
                 "Prompts in a template": "written.filled_rows:FilledRows",
             }
         ),

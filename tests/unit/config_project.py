@@ -113,6 +113,8 @@ datasets:
         source:
           {kind: written, split: kept-rows, by: plain, template: ../../ask.md, parse: {first_line: true},
            checks: {question: true}}
+      vetted-rows:
+        source: {kind: vetted, split: kept-rows, by: plain, template: ../../ask.md, keep: [fine], leave_out: [bad]}
       reworded-rows: {source: {kind: file, path: ../../rows.csv}, columns: {prompt: answer, parent: label}}
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
@@ -184,7 +186,7 @@ if "judged" not in FEATURES:
 if "controlled" not in FEATURES:
     del CATALOGUE["datasets"]["made"]["splits"]["controlled-rows"]
 if "written" not in FEATURES:
-    for split in ("filled-rows", "written-rows"):
+    for split in ("filled-rows", "written-rows", "vetted-rows"):
         del CATALOGUE["datasets"]["made"]["splits"][split]
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {

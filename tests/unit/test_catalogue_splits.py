@@ -14,7 +14,7 @@ from refusal_eval.data.selection import read_clusters
 
 DEMO = {"alarming_but_safe", "arithmetic", "sensitive", "should_decline"}
 DEMO |= {"sums", "harmful_fit", "harmless_fit", "harmful_test", "harmless_test"}
-DEMO |= {"trigger_words", "trigger_words_safe", "trigger_words_unsafe"}
+DEMO |= {"trigger_words", "trigger_words_safe", "trigger_words_unsafe", "seed_graphs"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.
 NINE = {
     "jailbreakbench": (100, "refuse"),
@@ -112,6 +112,19 @@ def test_the_page_tells_prompts_of_a_split_whose_rows_give_several(repository):
     page = (repository / "docs" / "reference" / "splits.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("| [`ms_xsb_independent`]")]
     assert "| 30 (independent: 20 prompts each) |" in line and "600 questions" in page
+
+
+def test_each_of_44_categories_has_two_seeds_whose_relations_are_between_their_entities(repository):
+    rows = read_rows(repository / "config" / "prompts" / "seed_graphs.jsonl")
+    parts = defaultdict(set)
+    for row in rows:
+        parts[row["category"]].add(row["part"])
+        assert len(row["entities"]) >= 2 and len(row["relations"]) >= 2, row
+        for subject, relation, target in row["relations"]:
+            assert {subject, target} <= set(row["entities"]) and relation, row
+    assert len(parts) == 44 and all(part == {"a", "b"} for part in parts.values())
+    for key in ("id", "prompt"):
+        assert len({row[key] for row in rows}) == 88
 
 
 def test_pairs_of_questions_share_a_trigger_word_that_is_in_each_of_them_once(repository):

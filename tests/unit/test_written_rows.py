@@ -9,8 +9,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.text_runs import runs_of
 from refusal_eval.features.written.filled_rows import FilledRows
+from refusal_eval.features.written.keyword_refusals import keyword_refusals
 from refusal_eval.features.written.writing_template import WritingTemplate
-from refusal_eval.features.written.written_rows import WrittenRows, keyword_refusals
+from refusal_eval.features.written.written_rows import WrittenRows
 from refusal_eval.features.written.written_states import Checking, Parsing, bare, likeness, parsed, row_state
 
 pytestmark = pytest.mark.feature("written")

@@ -201,6 +201,22 @@ class AnswersRead(NamedTuple):
         return tuple(filter(None, (self.judge, self.model, self.split)))
 
 
+class Fate(NamedTuple):
+    """What became of one row that a source was to make.
+
+    Attributes:
+        state: the name of it.
+        words: what a table calls it.
+        passed: whether it is a row of the split, if `where` and `sample` leave it.
+        category: its category.
+    """
+
+    state: str
+    words: str
+    passed: bool
+    category: str | None
+
+
 class RowSource(Source):
     """Where the rows of a split or of gold come from.
 
@@ -321,6 +337,18 @@ class RowSource(Source):
 
         Args:
             path: its file, or that of the prompts that it is made of.
+            read: the files of what it `reads`, in this order.
+
+        Raises:
+            UserError: for what cannot be read.
+        """
+        return None
+
+    def fates(self, path: str, *read: str) -> list[Fate] | None:
+        """Return what became of every row that it was to make; None of a source whose rows are all there.
+
+        Args:
+            path: the file of the prompts that it is made of.
             read: the files of what it `reads`, in this order.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
-from refusal_eval.config.source_entries import AnswersRead, RowSource
+from refusal_eval.config.source_entries import AnswersRead, Fate, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import BLOCKED, REFUSAL, place_of
@@ -16,6 +16,7 @@ from refusal_eval.core.states import BLOCKED, REFUSAL, place_of
 SHARE = "share"  # the column with the share of a prompt's answers that have one of the labels
 CHANCE = "p_refusal"  # the column with the mean probability of a refusal over a prompt's answers
 ASSUMED_SHARE = 0.5  # of the prompts, for a plan
+FATES = {"kept": "kept", "left_out": "left out", "outdone": "not among the best"}
 
 
 class Kept(Entry):
@@ -147,10 +148,7 @@ class JudgedRows(RowSource):
         Raises:
             UserError: if there is none.
         """
-        answers, verdicts = (list(read_jsonl(file)) for file in read)
-        shares = shares_of(answers, verdicts, self.keep.labels, unlabelled=self.keep.at_most is not None)
-        chances = chances_of(answers, verdicts)
-        kept = [prompt for prompt in read_jsonl(path) if self._keeps(shares, prompt["id"])]
+        shares, chances, kept = self._labelled(path, *read)
         if self.keep.best is not None:
             if kept and not any(prompt["id"] in chances for prompt in kept):
                 raise UserError(
@@ -166,6 +164,24 @@ class JudgedRows(RowSource):
                 f"{self.judge}); {highest}. Change `keep`, or name another model, judge or split"
             )
         return rows
+
+    def fates(self, path: str, *read: str) -> list[Fate]:
+        """Return what became of every prompt that it chooses from."""
+        _, chances, labelled = self._labelled(path, *read)
+        best = labelled if self.keep.best is None else best_of(labelled, chances, self.keep.best, self.keep.of)
+        states = dict.fromkeys((prompt["id"] for prompt in labelled), "outdone")
+        states |= dict.fromkeys((prompt["id"] for prompt in best), "kept")
+        found = [(states.get(prompt["id"], "left_out"), prompt["category"]) for prompt in read_jsonl(path)]
+        return [Fate(state, FATES[state], state == "kept", category) for state, category in found]
+
+    def _labelled(
+        self, path: str, *read: str
+    ) -> tuple[dict[str, float], dict[str, float], list[Mapping[str, Any]]]:
+        """Return the share and the chance of each prompt, and the prompts whose answers are labelled so."""
+        answers, verdicts = (list(read_jsonl(file)) for file in read)
+        shares = shares_of(answers, verdicts, self.keep.labels, unlabelled=self.keep.at_most is not None)
+        kept = [prompt for prompt in read_jsonl(path) if self._keeps(shares, prompt["id"])]
+        return shares, chances_of(answers, verdicts), kept
 
     def _keeps(self, shares: Mapping[str, float], prompt: str) -> bool:
         # Of a prompt that was not asked, nothing is known.

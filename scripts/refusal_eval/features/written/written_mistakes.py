@@ -1,4 +1,4 @@
-"""Mistakes of splits of kind `written` and `filled`: templates, columns, and rows that were not written."""
+"""Mistakes of splits of kind `written`, `vetted` and `filled`: templates, columns, and rows that were not written."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,6 +9,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import within_bounds
 from refusal_eval.features.written.filled_rows import FILLED_IN, FilledRows
+from refusal_eval.features.written.vetted_rows import SAID, VettedRows
 from refusal_eval.features.written.writing_template import WritingTemplate
 from refusal_eval.features.written.written_rows import OF_ITS_OWN, STATE, WrittenRows
 
@@ -22,7 +23,7 @@ def written_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
             yield ("splits", str(source.made_of), "where"), _leave_out(f"`{name}` is made of its prompts")
         if isinstance(source, WrittenRows) and name in study.splits and _holds_others(split):
             yield ("splits", name, "where"), _leave_out("the study evaluates it")
-        if name in study.catalogue.brought or not isinstance(source, WrittenRows | FilledRows):
+        if name in study.catalogue.brought or not isinstance(source, WrittenRows | VettedRows | FilledRows):
             continue
         if isinstance(source, FilledRows) and source.samples is not None:
             yield ("splits", name, "source", "samples"), "is for splits that `written` brings; leave it out"
@@ -32,11 +33,11 @@ def written_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
 
 def _about_columns(name: str, split: Split, parent: Split) -> Iterator[Mistake]:
     source, here = split.source, ("splits", name)
-    assert isinstance(source, WrittenRows | FilledRows)
+    assert isinstance(source, WrittenRows | VettedRows | FilledRows)
     kept = parent.columns.keep or []
     if message := _template_mistake(source.template, kept, source.split):
         yield (*here, "source", "template"), message
-    own = OF_ITS_OWN if isinstance(source, WrittenRows) else [FILLED_IN]
+    own = OF_ITS_OWN if isinstance(source, WrittenRows) else [SAID if isinstance(source, VettedRows) else FILLED_IN]
     asked: list[tuple[tuple[str, ...], str, list[str]]] = [
         (("columns", "keep"), column, [*own, *kept]) for column in split.columns.keep or ()
     ]

@@ -2,27 +2,25 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from refusal_eval.config.shapes import Entry, FilePath, Number, Slug, Text, Whole
-from refusal_eval.config.source_entries import AnswersRead, RowSource
+from refusal_eval.config.source_entries import AnswersRead, Fate, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, shown_path
 from refusal_eval.core.states import REFUSAL, place_of
 from refusal_eval.core.text_runs import ECHO_WORDS
 from refusal_eval.features.written.filled_rows import FILLED_IN
+from refusal_eval.features.written.keyword_refusals import LIST_FILES, keyword_refusals
 from refusal_eval.features.written.writing_template import WritingTemplate
-from refusal_eval.features.written.written_states import WRITTEN, Checking, Parsing, row_state
+from refusal_eval.features.written.written_states import STATES, WRITTEN, Checking, Parsing, row_state
 
 STATE, SAMPLE, PARENT_TEXT, ANSWER = "state", "sample", "parent_text", "answer"
 KEPT = [STATE, SAMPLE]
 OF_ITS_OWN = [*KEPT, PARENT_TEXT, ANSWER]
 ASKED = "{}.asked"  # the split with what the writer is asked
-KEYWORDS = Path(__file__).resolve().parents[4] / "config" / "keywords"
-LISTS = ("english.yaml", "chinese.yaml")
 
 
 class Parse(Entry):
@@ -96,7 +94,7 @@ class WrittenRows(RowSource):
         return {ASKED.format(split): {"source": source, "expectation": "varies"}}
 
     def files(self) -> list[str]:
-        lists = [] if self.judge is not None else [shown_path(KEYWORDS / name) for name in LISTS]
+        lists = [] if self.judge is not None else map(shown_path, LIST_FILES)
         return [self.template, *lists]
 
     @classmethod
@@ -156,6 +154,11 @@ class WrittenRows(RowSource):
             raise UserError(f"there are no answers of `{self.by}` to write rows of; `{self.split}` has no prompts")
         return rows
 
+    def fates(self, path: str, *read: str) -> list[Fate]:
+        """Return what became of every row that the writer was asked for."""
+        rows = self.own_rows(path, *read)
+        return [Fate(row[STATE], STATES[row[STATE]], row[STATE] == WRITTEN, row["category"]) for row in rows]
+
     def _row(
         self,
         question: Mapping[str, Any],
@@ -184,21 +187,3 @@ class WrittenRows(RowSource):
 
 def _always(said: bool) -> Callable[[str], bool]:
     return lambda answer: said
-
-
-def keyword_refusals() -> Callable[[str], bool]:
-    """Return what tells by the keyword lists that ship whether an answer as a whole refuses."""
-    # Here and not above: the modules of judges import the config, which imports the kinds of sources.
-    from refusal_eval.judges.keyword_judge import KeywordReader
-    from refusal_eval.judges.known_scripts import UnknownScript
-    from refusal_eval.judges.normal_text import normal_text
-
-    reader = KeywordReader.from_files(KEYWORDS / name for name in LISTS)
-
-    def refuses(answer: str) -> bool:
-        try:
-            return reader.reading(normal_text(answer).text).label == REFUSAL
-        except UnknownScript:  # the lists know nothing of it
-            return False
-
-    return refuses
