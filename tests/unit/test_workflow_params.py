@@ -226,7 +226,10 @@ OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
     *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens", "attributions"),
 )
-WITHOUT_GOLD = ("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written", "attention")
+WITHOUT_GOLD = (
+    *("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written", "attention"),
+    "diversity",
+)
 COMPARED = ("comparisons", "comparisons_matrix")
 OF_CELLS = of_tables(
     *("refusal", *ERRORS, "categories", "kinds", "scores", "states", "answers", "votes"),
@@ -323,8 +326,9 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables(*COMPARED, "corrected", "choices", "ways_of_asking"),
+                *of_tables(*COMPARED, "corrected", "choices", "ways_of_asking", "diversity"),
                 "analysis.attributions",
+                "analysis.diversity",
                 "analysis.choices",
                 "analysis.ways_of_asking",
                 "analysis.comparisons",

@@ -47,10 +47,13 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     of_attention = {"unsteered", "unsteered_because", "steered_tokens"}  # see test_attention_steering.py
     of_tasks = {"judge_task_f1"}  # see test_judge_tasks.py
     of_ways = {name for name in definitions() if name.startswith("way_difference")}  # see test_ways_of_asking.py
+    of_prompts = {
+        name for name in definitions() if name.startswith(("self_bleu", "distinct_2"))
+    }  # test_generated_prompts.py
     of_attacks = {name for name in definitions() if name.startswith("attack")}  # see test_attack_tradeoff.py
     of_words = {name for name in definitions() if name.startswith("attribution_")}  # see test_attributions_study.py
     of_features = of_choices | of_tasks | of_ways | of_attacks | of_battles | of_categories | of_hosted | of_states
-    of_features |= of_transforms | of_tokens | of_words | of_attention
+    of_features |= of_transforms | of_tokens | of_words | of_attention | of_prompts
     elsewhere = in_place_of_holm | of_own_kinds | of_other_labels | of_features
     without_number = {"judge_kappa_three_class"}  # the gold has two labels; see test_judge_card.py
     assert {pattern_of(row["estimand"]) for row in rows} == set(definitions()) - elsewhere
