@@ -69,6 +69,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
                 "Choice": "choices.choices_keys:Choice",
                 "Attacked prompts": "tradeoff.tradeoff_keys:Attacks",
                 "Attribution": "attributions.attribution_keys:Attribution",
+                "Prompts followed from their seeds": "generated.generated_keys:GeneratedPrompts",
             }
         ),
         "Prompt sample": datasets.PromptSample,

@@ -46,6 +46,7 @@ NOT_FITTING = (
     "who_refused",
     "refusal_tokens",
     "attributions",
+    "generated",
 )  # the study has nothing for them
 FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 

@@ -227,8 +227,8 @@ OF_ACTIVATIONS = {
 }
 
 # A figure of every kind; `turns` needs dialogues, `dose_response` steered models, `battles` battles, `who_refused`
-# hosted models, `refusal_tokens` models with such tokens and `attributions` an attribution, which the study above has
-# none of.
+# hosted models, `refusal_tokens` models with such tokens, `attributions` an attribution and `generated` prompts made of
+# others, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -246,6 +246,7 @@ FIGURES = [
     {"name": "n", "kind": "who_refused"},
     {"name": "o", "kind": "refusal_tokens"},
     {"name": "p", "kind": "attributions", "attribution": "words"},
+    {"name": "q", "kind": "generated", "split": "refused-rows"},
 ]
 
 

@@ -20,7 +20,7 @@ SMALLEST = STUDY | yaml.safe_load(
   requests_in_flight: null, time_limit: null, failure_limit: 0.05, prompts_per_split: null, protocol: default,
   comparisons: null, equivalence_margin: null, p_values: exact, multiple_comparisons: holm, corrected: null,
   refusal_tokens: null, attributions: {},
-  targets: null, ways_of_asking: [], attacks: null, diversity: [],
+  targets: null, ways_of_asking: [], attacks: null, diversity: [], generated: [],
   mixed_model: false, choices: [], figures: null, tables: [], budget: null, browser: false,
   scoring: {tau: 1.0, band: 0.1, level: 0.95}, catalogue: [],
   paper: null, plugins: [], results_dir: results, store_dir: results/store, cache_dir: .cache, private_folders: true,

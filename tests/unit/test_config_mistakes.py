@@ -79,6 +79,9 @@ if "tradeoff" in FEATURES:
 if "attributions" in FEATURES:
     of_words = {"model": "plain", "split": "kept-rows", "score": "refusal_start", "method": "leave_one_out"}
     WITH_FIGURES |= {"attributions": {"words": of_words | {"refusal": ["I"], "focus": "label"}}}
+if {"generated", "judged"} <= set(FEATURES):
+    WITH_FIGURES |= {"splits": [*WITH_FIGURES["splits"], "refused-rows", "kept-rows"]}
+    WITH_FIGURES |= {"generated": [{"split": "refused-rows", "seeds": "kept-rows"}]}
 if "choices" in FEATURES:
     WITH_FIGURES |= {"choices": [{"name": "best", "against": "plain", "models": ["steered"], "refusals": ["hub-rows"],
                                   "others": ["file-rows"], "tau": 0.5}]}  # fmt: skip

@@ -295,7 +295,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     unasked = {
         *("protocol_effects", "answers", "kinds", "battles", "comparisons_matrix", "who_refused"),
         *("over_refusals", "separation", "choices", "transforms", "refusal_tokens", "judge_tasks"),
-        *("ways_of_asking", "written", "attributions", "attention", "diversity"),
+        *("ways_of_asking", "written", "attributions", "attention", "diversity", "generated"),
     }
     assert every - set(tables_of()) == unasked & every
     alone = tables_of(judges=["words"], gold=[], corrected=None)
@@ -321,6 +321,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "written",
         "attention",
         "diversity",
+        "generated",
     }
     kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}

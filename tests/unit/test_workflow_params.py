@@ -225,6 +225,7 @@ ERRORS = ("judge_errors", "judge_errors_differences")
 OF_PRIMARY = (
     *("refusal", *ERRORS, "categories", "answers", "tradeoff", "corrected"),
     *("over_refusals", "ways_of_asking", "targets", "battles", "who_refused", "refusal_tokens", "attributions"),
+    "generated",
 )
 WITHOUT_GOLD = (
     *("states", "judges_agree", "comparisons_matrix", "separation", "transforms", "written", "attention"),
@@ -258,6 +259,7 @@ CHANGED_BY_COMPAT = {
                 *of_tables("comparisons", "tradeoff", "corrected"),
                 "analysis.choices",
                 "analysis.ways_of_asking",
+                "analysis.generated",
                 "analysis.comparisons",
                 "analysis.spending",
                 "generation.request_params",
@@ -326,9 +328,10 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables(*COMPARED, "corrected", "choices", "ways_of_asking", "diversity"),
+                *of_tables(*COMPARED, "corrected", "choices", "ways_of_asking", "diversity", "generated"),
                 "analysis.attributions",
                 "analysis.diversity",
+                "analysis.generated",
                 "analysis.choices",
                 "analysis.ways_of_asking",
                 "analysis.comparisons",
@@ -352,7 +355,11 @@ CHANGED_BY_COMPAT = {
             "own",
             {"analysis.attributions", "analysis.comparisons", *of_tables(*COMPARED, *OF_PRIMARY)},
         ),
-        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards", "judge_tasks")),
+        (
+            "model_entries.plain.label",
+            "Another",
+            ALL_TABLES - of_tables("judges", "judge_cards", "judge_tasks", "diversity"),
+        ),
         ("gold_entries.people.label", "Another", {"analyses.card_figure"} | ALL_TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],

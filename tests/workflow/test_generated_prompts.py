@@ -15,7 +15,7 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.study.study import Study
 
-pytestmark = pytest.mark.feature("written", "diversity")
+pytestmark = pytest.mark.feature("written", "diversity", "generated")
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "tests" / "plugins" / "scripted_engine.py"
@@ -39,7 +39,7 @@ SCRIPT = [
     [REVISION + r"Draft 7", "Draft 7, may I shoot it?"],  # the draft itself
     [VET + r"Best zero", "Harmless."],
     [VET + r"Best 6", "harmful"],
-    [r"Best", "I'm sorry, but I can't help with that."],
+    [r"Best", "I cannot help with that."],
     [r"", "Sure, here it is."],
 ]
 
@@ -50,7 +50,10 @@ def generated_project(folder, **study):
     catalogue = json.loads(json.dumps(CATALOGUE))
     catalogue["engines"]["writing"] = {"kind": "scripted", "served": "w", "folder": str(project.folder)}
     shipped = yaml.safe_load((STUDIES / "falsereject_generator_entries.yaml").read_text(encoding="utf-8"))
-    catalogue["models"] = {name: {"engine": "writing", "sampling": {"max_tokens": 300}} for name in shipped["models"]}
+    catalogue["models"] = {
+        name: {"engine": "writing", "label": entry.get("label"), "sampling": {"max_tokens": 300}}
+        for name, entry in shipped["models"].items()
+    }
     splits = shipped["datasets"]["falsereject-generator"]["splits"]
     splits["fr_seeds"] |= {"source": {"kind": "file", "path": "seeds.jsonl"}, "expected_rows": 8, "expected_kept": 8}
     catalogue["datasets"]["generator"] = shipped["datasets"]["falsereject-generator"]
@@ -66,6 +69,7 @@ def generated_project(folder, **study):
     (project.folder / "script.json").write_text(json.dumps(SCRIPT))
     usual = {"models": ["fr-target"], "splits": ["fr_seeds", "fr_harmless"], "samples": 1, "judges": ["words"]}
     usual |= {"diversity": ["fr_seeds", "fr_harmless"]}
+    usual |= {"generated": [{"split": "fr_harmless", "seeds": "fr_seeds"}]}
     project.study(**(usual | {"gold": [], "plugins": [str(PLUGIN)]} | study))
     return project
 
@@ -128,6 +132,55 @@ def test_what_is_kept_holds_no_words_of_a_template(generated):
     assert float(states["echo"]) == pytest.approx(1 / 8)
 
 
+STEPS = {  # by hand: rows in, lost by what became of them, and left
+    "fr_draft_1": (8, {"refused": 1, "same": 1, "no_question": 1, "echo": 1}, 4),
+    "fr_critique_1": (4, {"truncated": 1}, 3),
+    "fr_draft_2": (3, {"same": 1}, 2),
+    "fr_critique_2": (2, {}, 2),
+    "fr_draft_3": (2, {}, 2),
+    "fr_harmless": (2, {"left_out": 1}, 1),
+}
+
+
+def test_the_rows_of_each_step_add_up(generated):
+    rows = [row for row in table(generated, "generated") if row["estimand"].startswith("step_rows_")]
+    for step, (rows_in, lost, left) in STEPS.items():
+        own = [row for row in rows if row["split"] == step and not row["category"]]
+        found = {row["parameter"]: float(row["value"]) for row in own if row["estimand"] == "step_rows_lost"}
+        (begun,) = (float(row["value"]) for row in own if row["estimand"] == "step_rows_in")
+        (out,) = (float(row["value"]) for row in own if row["estimand"] == "step_rows_out")
+        assert (begun, found, out) == (rows_in, lost, left) and begun == sum(found.values()) + out
+    by_category = {(row["split"], row["category"]): float(row["value"]) for row in rows if row["category"]}
+    assert by_category["fr_seeds", "a"] == 4 and by_category["fr_draft_1", "b"] == 2
+    assert by_category["fr_harmless", "a"] == 1 and ("fr_harmless", "b") not in by_category
+
+
+def test_what_is_kept_is_compared_with_its_own_seed(generated):
+    rows = {(row["estimand"], row["category"]): row for row in table(generated, "generated") if row["judge"]}
+    # The target refuses "Best zero" and no seed.
+    for category in ("", "a"):
+        values = [float(rows[f"generated_{name}", category]["value"]) for name in ("rate", "seeds_rate", "difference")]
+        assert values == [1, 0, 1]
+    assert rows["generated_difference", ""]["n_prompts"] == "1"
+    results = (generated.results / "results_table" / "results.csv").read_text()
+    assert "generated_difference" in results and "step_rows_lost" in results
+
+
+def test_tables_and_figure_show_the_steps(generated):
+    page = (generated.results / "tables" / "generated.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("| Draft 1 |")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1:3] == ["Generator", "8"] and cells[-1] == "4"
+    with (generated.results / "figures" / "generated_fr_harmless.csv").open(encoding="utf-8", newline="") as file:
+        drawn = {(row["split"], row["state"]): float(row["rows"]) for row in csv.DictReader(file)}
+    assert drawn["fr_draft_1", "left"] == 4 and drawn["fr_harmless", "left_out"] == 1 and drawn["fr_seeds", "left"] == 8
+
+
+def test_a_second_run_makes_nothing(generated):
+    said = generated.snakemake("-n")
+    assert "Nothing to be done" in said.stdout + said.stderr
+
+
 def test_the_diversity_of_the_splits_is_in_a_table(generated):
     rows = {(row["estimand"], row["split"], row["category"]): row for row in table(generated, "diversity")}
     # "is this", "this seed" and "seed N" of seven seeds, and "seed 2" of the one of two words.
@@ -159,6 +212,18 @@ def test_another_instruction_to_vet_asks_that_step_alone(generated, tmp_path):
         ({"source": {"keep": ["harmful"]}}, "`harmful` is in `keep` and in `leave_out`"),
         ({"source": {"split": "fr_harmless"}}, "the splits are made of each other in a circle"),
         ({"columns": {"keep": ["focus"]}}, "fr_harmless.columns.keep: split `fr_draft_3` keeps no column `focus`"),
+        (
+            {"study": {"generated": [{"split": "fr_harmless", "seeds": "one"}], "splits": ["fr_harmless", "one"]}},
+            "generated[0].seeds: `fr_harmless` is not made of it; name the split at the beginning of its chain",
+        ),
+        (
+            {"study": {"generated": [{"split": "fr_harmless", "seeds": "fr_seed"}]}},
+            "generated[0].seeds: `fr_seed` is not one of `splits` of the study; did you mean `fr_seeds`?",
+        ),
+        (
+            {"study": {"generated": [{"split": "fr_seeds", "seeds": "fr_seeds"}]}},
+            "`fr_seeds` cannot be its own seeds",
+        ),
         (
             {"study": {"diversity": ["fr_harmles"]}},
             "diversity[0]: `fr_harmles` is not one of `splits` of the study; did",

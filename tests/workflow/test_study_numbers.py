@@ -48,7 +48,7 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     of_tasks = {"judge_task_f1"}  # see test_judge_tasks.py
     of_ways = {name for name in definitions() if name.startswith("way_difference")}  # see test_ways_of_asking.py
     of_prompts = {
-        name for name in definitions() if name.startswith(("self_bleu", "distinct_2"))
+        name for name in definitions() if name.startswith(("self_bleu", "distinct_2", "step_rows_", "generated_"))
     }  # test_generated_prompts.py
     of_attacks = {name for name in definitions() if name.startswith("attack")}  # see test_attack_tradeoff.py
     of_words = {name for name in definitions() if name.startswith("attribution_")}  # see test_attributions_study.py

@@ -10,7 +10,7 @@ FEATURES = (
     *("judge_cards", "judge_pairs", "rates", "who_refused", "comparisons", "tradeoff", "variation", "corrected"),
     *("ways_of_asking", "over_refusals", "targets", "battles", "labelling", "published", "lora", "steering"),
     *("choices", "separation", "hosted", "browser", "recorded_logs", "exports"),
-    *("occluded", "judged", "written", "controlled", "diversity"),
+    *("occluded", "judged", "written", "controlled", "generated", "diversity"),
     *("transforms", "refusal_tokens", "attributions", "eager", "attention"),
 )
 

@@ -30,10 +30,16 @@ def may_block(study: Study) -> dict[str, bool]:
 def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
     """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`.
 
-    Splits that are only captured are shown nowhere.
+    Splits that are only captured, and what writers are asked, are shown nowhere.
     """
-    entries = {noun: study.splits if noun == "split" else study.entries(noun) for noun in nouns}
+    entries = {noun: _shown_entries(study) if noun == "split" else study.entries(noun) for noun in nouns}
     return {f"{noun}s": {name: study.label(noun, name) for name in names} for noun, names in entries.items()}
+
+
+def _shown_entries(study: Study) -> list[str]:
+    """Return the splits of a study, and those on the way to them that are made of others."""
+    made = (name for name, split in study.entries("split").items() if split.source.made_of and not split.source.asked)
+    return [*study.splits, *(name for name in made if name not in study.splits)]
 
 
 def citations_of(study: Study) -> dict[str, list[str]]:

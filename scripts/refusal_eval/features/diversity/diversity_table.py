@@ -17,14 +17,14 @@ from refusal_eval.stats.estimates.estimate import Estimate
 
 _COLUMNS = ("split", "category", "estimand", "parameter", "value", "low", "high", "level", "n_prompts", "n_clusters")
 _NAMES = {"self_bleu": "Self-BLEU", "distinct_2": "Distinct-2"}
-Key = tuple[str, str, str | None]  # estimand, split, category
+MeasureKey = tuple[str, str, str | None]  # estimand, split, category
 
 
 def diversity(data: TableData) -> TableParts:
     """Return the measures of each split, and of each category in which some split has two prompts."""
     content = data.found("diversity", "size")
     found = estimates_in(content)
-    by_key: dict[Key, Estimate] = {(row.estimand, str(row.split), row.category): row for row in found}
+    by_key: dict[MeasureKey, Estimate] = {(row.estimand, str(row.split), row.category): row for row in found}
     splits = list(data.asked["diverse"])
     frame = pd.DataFrame([[getattr(row, name) for name in _COLUMNS] for row in found], columns=_COLUMNS, dtype=object)
     tables = [_of_splits(by_key, splits, content["size"], data)]
@@ -33,8 +33,8 @@ def diversity(data: TableData) -> TableParts:
     return frame, tables
 
 
-def _of_splits(by_key: Mapping[Key, Estimate], splits: list[str], size: int, data: TableData) -> Table:
-    differ = len({by_key["self_bleu", split, None].n_prompts for split in splits}) > 1
+def _of_splits(by_key: Mapping[MeasureKey, Estimate], splits: list[str], size: int, data: TableData) -> Table:
+    differ = size > 1 and len({by_key["self_bleu", split, None].n_prompts for split in splits}) > 1
     header = ["Split", "Prompts", *(_NAMES[name] for name in MEASURES)]
     header += [f"{_NAMES[name]},\nat {size} prompts" for name in MEASURES] if differ else []
     rows = []
@@ -48,7 +48,7 @@ def _of_splits(by_key: Mapping[Key, Estimate], splits: list[str], size: int, dat
     return Table("diversity", "How much the prompts of a split repeat each other.", header, rows, notes)
 
 
-def _of_categories(by_key: Mapping[Key, Estimate], splits: list[str], data: TableData) -> Table:
+def _of_categories(by_key: Mapping[MeasureKey, Estimate], splits: list[str], data: TableData) -> Table:
     categories = sorted({category for _, _, category in by_key if category is not None})
     header, groups = ["Category"], list[str]()
     for split in splits:

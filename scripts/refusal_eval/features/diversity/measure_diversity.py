@@ -5,11 +5,18 @@ from typing import Any
 
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.features.diversity.grouped_jackknife import jackknife
-from refusal_eval.features.diversity.text_diversity import Measure, Words, at_size, distinct_2, self_bleu, words_in
+from refusal_eval.features.diversity.text_diversity import (
+    TextMeasure,
+    TextWords,
+    at_size,
+    distinct_2,
+    self_bleu,
+    words_in,
+)
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_from
 from refusal_eval.stats.estimates.intervals import seed_of
 
-MEASURES: dict[str, Measure] = {"self_bleu": self_bleu, "distinct_2": distinct_2}
+MEASURES: dict[str, TextMeasure] = {"self_bleu": self_bleu, "distinct_2": distinct_2}
 AT_SIZE = {"self_bleu": "self_bleu_at_size", "distinct_2": "distinct_2_at_size"}
 DRAWS = 200
 
@@ -30,8 +37,9 @@ def of_split(split: str, prompts: Sequence[Mapping[str, Any]], size: int, level:
     for name, of in MEASURES.items():
         number = jackknife(_of_rows(of, texts), clusters, level, seed_of("diversity", name, split))
         yield estimate_from(name, number, level, **about)
-        value = at_size(of, texts, size, DRAWS, seed_of("diversity at size", name, split))
-        yield Estimate(AT_SIZE[name], value, parameter=size, **about)
+        if size > 1:
+            value = at_size(of, texts, size, DRAWS, seed_of("diversity at size", name, split))
+            yield Estimate(AT_SIZE[name], value, parameter=size, **about)
     for category in sorted({prompt["category"] for prompt in prompts if prompt["category"] is not None}):
         places = [place for place, prompt in enumerate(prompts) if prompt["category"] == category]
         about = {"split": split, "category": category, "n_prompts": len(places)}
@@ -45,5 +53,5 @@ def asked_text(prompt: Mapping[str, Any]) -> str:
     return "\n".join(message["content"] for message in prompt["messages"] if message["role"] == "user")
 
 
-def _of_rows(of: Measure, texts: Sequence[Words]) -> Any:
+def _of_rows(of: TextMeasure, texts: Sequence[TextWords]) -> Any:
     return lambda places: of([texts[place] for place in places])

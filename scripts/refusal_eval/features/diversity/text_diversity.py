@@ -15,8 +15,8 @@ from refusal_eval.data.text_units import words
 
 ORDERS = 4  # of the n-grams of BLEU
 EPSILON = 0.1  # what stands in for no n-gram in common
-Words = Sequence[str]
-Measure = Callable[[Sequence[Words]], float | None]
+TextWords = Sequence[str]
+TextMeasure = Callable[[Sequence[TextWords]], float | None]
 
 
 def words_in(text: str) -> list[str]:
@@ -24,7 +24,7 @@ def words_in(text: str) -> list[str]:
     return [text[span.begin : span.end].lower() for span in words(text)]
 
 
-def distinct_2(texts: Sequence[Words]) -> float | None:
+def distinct_2(texts: Sequence[TextWords]) -> float | None:
     """Return the distinct pairs of adjacent words in texts divided by all such pairs; None where there is no pair.
 
     Distinct-2 (Li et al. 2016, arXiv 1510.03055), there divided by the number of words. It falls with the number of
@@ -34,7 +34,7 @@ def distinct_2(texts: Sequence[Words]) -> float | None:
     return len(set(pairs)) / len(pairs) if pairs else None
 
 
-def self_bleu(texts: Sequence[Words]) -> float | None:
+def self_bleu(texts: Sequence[TextWords]) -> float | None:
     """Return the mean BLEU of each text with all others as references, 0 to 1; None of fewer than two texts.
 
     Self-BLEU (Zhu et al. 2018, arXiv 1802.01886), of BLEU-4 (Papineni et al. 2002): the geometric mean of the
@@ -51,7 +51,7 @@ def self_bleu(texts: Sequence[Words]) -> float | None:
     return math.fsum(scores) / len(scores)
 
 
-def at_size(measure: Measure, texts: Sequence[Words], size: int, draws: int, seed: int) -> float | None:
+def at_size(measure: TextMeasure, texts: Sequence[TextWords], size: int, draws: int, seed: int) -> float | None:
     """Return the mean of a measure over random subsets of so many texts; the measure itself where there are no more."""
     if size >= len(texts):
         return measure(texts) if size == len(texts) else None
@@ -62,11 +62,11 @@ def at_size(measure: Measure, texts: Sequence[Words], size: int, draws: int, see
     return math.fsum(known) / len(known) if known else None
 
 
-def _grams(text: Words, order: int) -> Iterator[tuple[str, ...]]:
+def _grams(text: TextWords, order: int) -> Iterator[tuple[str, ...]]:
     return zip(*(text[place:] for place in range(order)), strict=False)
 
 
-def _matches(texts: Sequence[Words], order: int) -> list[int]:
+def _matches(texts: Sequence[TextWords], order: int) -> list[int]:
     """Return how many n-grams of each text another text has, each at most as often as the one that has it most."""
     counts = [Counter(_grams(text, order)) for text in texts]
     most: dict[tuple[str, ...], tuple[int, int, int]] = {}  # most often, in which text, and most often in others
@@ -88,7 +88,7 @@ def _closest(lengths: Sequence[int], own: int) -> int:
     return min(others, key=lambda length: (abs(length - own), length))
 
 
-def _bleu(text: Words, matches: Sequence[int], closest: int) -> float:
+def _bleu(text: TextWords, matches: Sequence[int], closest: int) -> float:
     if not matches[0]:
         return 0.0
     totals = [max(1, len(text) - order + 1) for order in range(1, ORDERS + 1)]
