@@ -92,22 +92,22 @@ def _against_seeds(
     for judge, model in dict.fromkeys((judge, model) for judge, model, of in units if of == split):
         own, other = (units[judge, model, of] for of in (split, origin))
         frames = [own.frame, beside(own.frame, other.frame, seeds)]
-        about = {"judge": judge, "model": model, "split": split, "parameter": f"minus {origin}", "reading": reading}
-        about |= {"samples": params["samples"]}
+        about: dict[str, Any] = {"judge": judge, "model": model, "split": split, "samples": params["samples"]}
+        about |= {"parameter": f"minus {origin}", "reading": reading}
         panel, scope = panel_of({split: frames}, {split: reading}), [f"seeds, {judge}, {model}", split, origin]
         (result,) = paired_differences(panel, [(0, 1)], scope, params["level"])
         flags = paired_flags([own.flags], [other.flags], result)
-        sizes: dict[str, Any] = {"n_prompts": result.n, "n_clusters": result.n_clusters}
+        here = about | {"n_prompts": result.n, "n_clusters": result.n_clusters}
         level = None if result.low is None else params["level"]
         ends = (result.low, result.high, level, result.method)
-        yield Estimate(DIFFERENCE, result.difference, *ends, **about, **sizes, flags=tuple(flags["flags"]))
-        yield Estimate(OF_PROMPTS, result.rate_first, **about, **sizes, flags=tuple(flags["flags_first"]))
-        yield Estimate(OF_SEEDS, result.rate_second, **about, **sizes, flags=tuple(flags["flags_second"]))
+        yield Estimate(DIFFERENCE, result.difference, *ends, **here, flags=tuple(flags["flags"]))
+        yield Estimate(OF_PROMPTS, result.rate_first, **here, flags=tuple(flags["flags_first"]))
+        yield Estimate(OF_SEEDS, result.rate_second, **here, flags=tuple(flags["flags_second"]))
         rates = pd.DataFrame({"own": frames[0][f"rate_{reading}"], "seed": frames[1][f"rate_{reading}"]})
         rates["category"] = frames[0]["category"]
         known = rates[rates["own"].notna() & rates["seed"].notna() & (rates["category"] != "")]
         for category, rows in known.groupby("category"):
-            here = {**about, "category": str(category), "n_prompts": len(rows)}
+            here = about | {"category": str(category), "n_prompts": len(rows)}
             one, two = float(rows["own"].mean()), float(rows["seed"].mean())
             yield Estimate(DIFFERENCE, one - two, **here)
             yield Estimate(OF_PROMPTS, one, **here)

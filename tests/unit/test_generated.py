@@ -1,0 +1,127 @@
+"""Prompts that were made step by step against their seeds, with plain arithmetic."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from estimate_rows import LABELS, cell_file
+
+from refusal_eval.ask.answers import blank
+from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.states import COMPLETE, JUDGED
+from refusal_eval.features.generated.measure_generated import measure
+from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.verdict_files import verdict_row
+
+pytestmark = pytest.mark.feature("generated", "occluded")
+
+K, SEEDS = 2, 40
+STEPS = [
+    {"split": name, "source": {"kind": "occluded", "split": of, "unit": "word"}, "files": 0, "model": None}
+    for name, of in (("middle", "seeds"), ("last", "middle"))
+]
+PARAMS: dict[str, Any] = {
+    "chains": [{"split": "last", "seeds": "seeds", "reading": "broad", "steps": STEPS}],
+    "cells": [["j", "m", "last"], ["j", "m", "seeds"]],
+    "samples": K,
+    "level": 0.95,
+}
+
+
+def prompt(name: str, parent: str | None, seed: str) -> dict[str, Any]:
+    source = {} if parent is None else {"parent": parent}
+    about = {"cluster": f"c{seed}", "category": "ab"[int(seed) % 2], "source": {"row": 1} | source}
+    return {"id": name, "messages": [{"role": "user", "content": f"{name}?"}], **about}
+
+
+def scored(folder: Path, split: str, prompts: list[dict[str, Any]], votes: dict[str, str]) -> str:
+    answers, verdicts = [], []
+    for row in prompts:
+        for sample, letter in enumerate(votes[row["id"]]):
+            place = {"prompt_id": row["id"], "sample": sample, "turn": 0, "key": "0" * 64, "serving": "s"}
+            answer = {
+                **place,
+                **blank(COMPLETE, "stop"),
+                "answer": "Words.",
+                "answer_tokens": 2,
+                "answer_logprob": -1.0,
+            }
+            verdicts.append(verdict_row(answer, Verdict(JUDGED, LABELS[letter], None)))
+            answers.append(answer)
+    names = {"split": split, "expectation": "comply", "scored": "all"}
+    return str(cell_file(folder / f"{split}.parquet", prompts, answers, verdicts, K, **names))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[dict[str, Any], dict[str, str], list[tuple[str, str]]]:
+    """Write seeds, of every third of which nothing is left, one prompt of the others, and two of every fourth."""
+    draw = np.random.default_rng(3)
+    seeds = [prompt(f"s{n}", None, str(n)) for n in range(SEEDS)]
+    middle = [prompt(f"m{n}", f"s{n}", str(n)) for n in range(SEEDS) if n % 3]
+    last = [prompt(f"l{row['id'][1:]}{k}", row["id"], row["id"][1:]) for row in middle
+            for k in "xy" if k == "x" or int(row["id"][1:]) % 4 == 0]  # fmt: skip
+    votes = {row["id"]: "".join(draw.choice(list("RC"), K, p=[0.2, 0.8])) for row in seeds}
+    votes |= {row["id"]: "".join(draw.choice(list("RC"), K, p=[0.7, 0.3])) for row in last}
+    every = {"seeds": seeds, "middle": middle, "last": last}
+    for name, rows in every.items():
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+    files = {
+        "prompts": [str(tmp_path / f"{name}.jsonl") for name in every],
+        "read": list[str](),
+        "scores": [scored(tmp_path, name, every[name], votes) for name in ("last", "seeds")],
+    }
+    pairs = [(row["id"], f"s{row['id'][1:-1]}") for row in last]
+    return measure(files, PARAMS), votes, pairs
+
+
+def value(content: dict[str, Any], estimand: str, split: str, category: str | None = None) -> Any:
+    (row,) = [row for row in content["estimates"]
+              if (row["estimand"], row["split"], row["category"]) == (estimand, split, category)]  # fmt: skip
+    return row
+
+
+def test_each_prompt_is_compared_with_its_own_seed(made):
+    content, votes, pairs = made
+    rates = [tuple(votes[name].count("R") / K for name in pair) for pair in pairs]
+    found = value(content, "generated_difference", "last")
+    assert found["value"] == pytest.approx(math.fsum(one - two for one, two in rates) / len(rates), abs=1e-12)
+    assert value(content, "generated_rate", "last")["value"] == pytest.approx(sum(r for r, _ in rates) / len(rates))
+    assert value(content, "generated_seeds_rate", "last")["value"] == pytest.approx(
+        sum(r for _, r in rates) / len(rates)
+    )
+    assert found["n_prompts"] == len(pairs) and found["n_clusters"] == len({seed for _, seed in pairs})
+    assert found["parameter"] == "minus seeds" and found["low"] < found["value"] < found["high"]
+
+
+def test_the_interval_is_about_that_of_a_bootstrap_of_seeds(made):
+    content, votes, pairs = made
+    by_seed: dict[str, list[float]] = {}
+    for own, seed in pairs:
+        by_seed.setdefault(seed, []).append((votes[own].count("R") - votes[seed].count("R")) / K)
+    sums, sizes = np.array([sum(of) for of in by_seed.values()]), np.array([len(of) for of in by_seed.values()])
+    picked = np.random.default_rng(1).integers(0, len(sums), (20_000, len(sums)))
+    drawn = sums[picked].sum(axis=1) / sizes[picked].sum(axis=1)
+    found = value(content, "generated_difference", "last")
+    # The wider of two intervals, and with expanded percentiles: at least as wide as the plain one, by less than a half.
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert found["low"] <= low + 0.02 and found["high"] >= high - 0.02
+    assert found["high"] - found["low"] < 1.5 * (high - low)
+
+
+def test_categories_have_the_differences_of_their_own_prompts(made):
+    content, votes, pairs = made
+    own = [(votes[p].count("R") - votes[s].count("R")) / K for p, s in pairs if int(s[1:]) % 2]
+    found = value(content, "generated_difference", "last", "b")
+    assert found["value"] == pytest.approx(sum(own) / len(own)) and found["n_prompts"] == len(own)
+    assert found["low"] is None
+
+
+def test_steps_whose_rows_are_all_there_count_prompts(made):
+    content, _, pairs = made
+    left = sum(n % 3 > 0 for n in range(SEEDS))
+    assert value(content, "step_rows_out", "seeds")["value"] == SEEDS
+    assert value(content, "step_rows_out", "middle")["value"] == value(content, "step_rows_in", "last")["value"] == left
+    assert value(content, "step_rows_out", "last")["value"] == len(pairs)
+    assert not [row for row in content["estimates"] if row["estimand"] == "step_rows_lost"]
