@@ -174,9 +174,7 @@ class JudgedRows(RowSource):
         found = [(states.get(prompt["id"], "left_out"), prompt["category"]) for prompt in read_jsonl(path)]
         return [Fate(state, FATES[state], state == "kept", category) for state, category in found]
 
-    def _labelled(
-        self, path: str, *read: str
-    ) -> tuple[dict[str, float], dict[str, float], list[Mapping[str, Any]]]:
+    def _labelled(self, path: str, *read: str) -> tuple[dict[str, float], dict[str, float], list[Mapping[str, Any]]]:
         """Return the share and the chance of each prompt, and the prompts whose answers are labelled so."""
         answers, verdicts = (list(read_jsonl(file)) for file in read)
         shares = shares_of(answers, verdicts, self.keep.labels, unlabelled=self.keep.at_most is not None)
