@@ -122,7 +122,8 @@ def test_each_role_is_shown_what_it_needs(generated):
 
 
 def test_what_is_kept_holds_no_words_of_a_template(generated):
-    from refusal_eval.features.written.writing_template import WritingTemplate, runs_of
+    from refusal_eval.core.text_runs import runs_of
+    from refusal_eval.features.written.writing_template import WritingTemplate
 
     said = set().union(*(WritingTemplate(generated.folder / name).runs(6) for name in TEMPLATES))
     for split in ("fr_draft_1", "fr_draft_3", "fr_harmless"):
