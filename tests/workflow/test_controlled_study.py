@@ -1,5 +1,6 @@
 """Splits of kind `controlled` through the real DAG: what waits for what, what runs again, and what becomes of rows."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from project import ROOT, Project, change_yaml, make_project
 
 from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.features import FEATURES
 from refusal_eval.features.controlled.search_store import SearchStore
 
 pytestmark = pytest.mark.feature("controlled", "judged")
@@ -25,7 +27,7 @@ def controlled_study(folder: Path, **changes: Any) -> Project:
         folder / "catalogue.yaml",
         lambda data: data | {"datasets": data["datasets"] | {"mine": {"splits": splits}}},
     )
-    project.study(models=["terse"], splits=["made"], judges=["words"], gold=[], samples=2)
+    project.study(models=["terse"], splits=["made"], judges=["words"], gold=[], samples=2, figures=[])
     return project
 
 
@@ -48,7 +50,9 @@ def find_everything(project: Project) -> int:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Run a study to its end: its answers and its texts are put into the store by hand."""
     project = controlled_study(tmp_path_factory.mktemp("controlled"), shards=3)
-    project.snakemake("--", "results/small/requests/plain/two.jsonl")
+    if "generated" in FEATURES:
+        project.study(splits=["one", "made"], generated=[{"split": "made", "seeds": "one"}])
+    project.snakemake("--", "results/small/requests/plain/two.jsonl", "results/small/requests/terse/one.jsonl")
     project.answer_everything("requests")
     project.snakemake("--", ITEMS)
     assert find_everything(project) == 12
@@ -68,6 +72,34 @@ def test_rows_are_seeds_times_samples_whatever_became_of_them(made: Project) -> 
     assert [prompt["messages"] for prompt in prompts] == [row["messages"] for row in kept]
     assert {prompt["source"]["parent"] for prompt in prompts} <= set(seeds)
     assert prompts[0]["cluster"] == prompts[0]["source"]["parent"] and prompts[0]["source"]["kept"]["ce"] == "0.2500"
+
+
+@pytest.mark.feature("generated")
+def test_yields_add_up_and_the_prompts_are_compared_with_their_seeds(made: Project) -> None:
+    with (made.results / "tables" / "generated.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    of = {(row["estimand"], row["split"], row["parameter"]): float(row["value"]) for row in rows if not row["judge"]}
+    assert of == {
+        ("step_rows_out", "one", ""): 6,
+        ("step_rows_in", "made", ""): 12,
+        ("step_rows_lost", "made", "empty"): 3,
+        ("step_rows_lost", "made", "filtered"): 3,  # the same as their seeds, which `where` leaves out
+        ("step_rows_out", "made", ""): 6,
+    }
+    assert {row["model"] for row in rows if row["estimand"] == "step_rows_in"} == {"third"}
+
+    def rates(split: str) -> dict[str, float]:
+        found: dict[str, list[bool]] = {}
+        for row in read_jsonl(made.results / "verdicts" / "words" / "terse" / f"{split}.jsonl"):
+            found.setdefault(row["prompt_id"], []).append(row["label"] == "refusal")
+        return {prompt: sum(own) / len(own) for prompt, own in found.items()}
+
+    of_seeds, of_made = rates("one"), rates("made")
+    prompts = list(read_jsonl(made.results / "prompts" / "made.jsonl"))
+    gaps = [of_made[prompt["id"]] - of_seeds[prompt["source"]["parent"]] for prompt in prompts]
+    (row,) = (row for row in rows if row["estimand"] == "generated_difference")
+    assert float(row["value"]) == pytest.approx(sum(gaps) / len(gaps), abs=1e-6) and row["n_prompts"] == "6"
+    assert any(gaps) and float(row["low"]) <= float(row["value"]) <= float(row["high"])
 
 
 def test_the_refusals_are_those_of_the_target_as_the_judge_reads_them(made: Project) -> None:

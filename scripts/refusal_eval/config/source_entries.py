@@ -348,7 +348,7 @@ class RowSource(Source):
         """Return what became of every row that it was to make; None of a source whose rows are all there.
 
         Args:
-            path: the file of the prompts that it is made of.
+            path: the file of the prompts that it is made of, or `made_in`.
             read: the files of what it `reads`, in this order.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from refusal_eval.config.shapes import Entry, Number, Slug, Text, Whole
-from refusal_eval.config.source_entries import AnswersRead, RowSource
+from refusal_eval.config.source_entries import AnswersRead, Fate, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 
@@ -14,6 +14,10 @@ KEPT = ["state", "sample", "ce", "seed_ce", "logp", "refusal"]
 PROMPT = "{prompt}"
 WITH_TEXT = ("written", "cut", "same")  # states of rows that are prompts
 ECHO = "echo"
+FATES = {
+    **{"written": "written", "cut": "of all its steps", "same": "unchanged"},
+    **{"empty": "no text", "too_long": "too long", ECHO: "echo of the instruction"},
+}
 # What decides the search for a text, besides the text that it begins with.
 SEARCH_KEYS = ("steps", "candidates", "rounds", "w1", "w2", "temperature")
 
@@ -148,3 +152,8 @@ class ControlledRows(RowSource):
         if not rows:
             raise UserError(f"no text was written for the prompts of split `{self.seeds}`: {path} has their states")
         return rows
+
+    def fates(self, path: str, *read: str) -> list[Fate]:
+        """Return what became of every text that was to be written."""
+        rows = [(row["state"], row["category"]) for row in read_jsonl(path)]
+        return [Fate(state, FATES[state], state in WITH_TEXT, category) for state, category in rows]

@@ -25,7 +25,7 @@ class GeneratedAnalysis(Analysis):
     def inputs(self) -> dict[str, list[str]]:
         return {
             "prompts": [file for seeds, steps in self._chains() for file in self.prompt_files([seeds, *steps])],
-            "read": [file for _, steps in self._chains() for step in steps for file in answer_files(self.study, step)],
+            "read": [file for _, steps in self._chains() for step in steps for file in self._read(step)],
             "scores": self.score_files(self.params()["cells"]),
         }
 
@@ -54,6 +54,12 @@ class GeneratedAnalysis(Analysis):
 
     def _step(self, split: str) -> dict[str, Any]:
         source = self.study.entries("split")[split].source
-        asked = [read.model for read in source.reads(split) if read.model is not None]
-        about = {"split": split, "source": source.param(), "files": len(source.reads(split))}
+        asked = [*source.loads(), *(read.model for read in source.reads(split) if read.model is not None)]
+        about = {"split": split, "source": source.param(), "files": len(self._read(split))}
         return about | {"model": asked[0] if asked else None}
+
+    def _read(self, split: str) -> list[str]:
+        """Return the files that say what became of the rows of a step: first what rules of its source made, if any."""
+        made_in = self.study.entries("split")[split].source.made_in
+        made = [] if made_in is None else [self.study.paths.of(made_in, split=split)]
+        return [*made, *answer_files(self.study, split)]

@@ -62,7 +62,8 @@ def _step(
     words: dict[str, str],
 ) -> Iterator[Estimate]:
     """Yield the rows of a step: those it began with, those it lost by state, and those that are left."""
-    fates = row_source(step["source"]).fates(path, *read)
+    source = row_source(step["source"])
+    fates = source.fates(path, *read) if source.made_in is None else source.fates(*read)
     asked = len(before) if fates is None else len(fates)
     about: dict[str, Any] = {"model": step["model"], "split": step["split"], "n_prompts": asked}
     yield Estimate(ROWS_IN, asked, **about)
