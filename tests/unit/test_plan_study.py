@@ -468,7 +468,8 @@ def test_every_kind_of_open_pin_is_found_once(project):
 # ---------------------------------------------------------------- the paper's study
 
 
-def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repository, tmp_path, capsys):
+def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repository, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(repository)  # the command changes to another folder
     study = repository / "config" / "studies" / "paper.yaml"
     assert main(["plan", str(study), "--directory", str(tmp_path)]) == 0
     page = capsys.readouterr().out
@@ -487,7 +488,10 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
         assert what in flat(page), what
 
 
-def test_a_judge_of_words_needs_no_engine_and_one_of_vectors_has_its_encoder_planned(repository, tmp_path, capsys):
+def test_a_judge_of_words_needs_no_engine_and_one_of_vectors_has_its_encoder_planned(
+    repository, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(repository)  # the command changes to another folder
     assert main(["plan", str(repository / "config" / "config.yaml"), "--directory", str(tmp_path)]) == 0
     assert "minilm-l6" not in capsys.readouterr().out
     study = yaml.safe_load((repository / "config" / "config.yaml").read_text())
@@ -507,7 +511,10 @@ def test_depth_and_width_are_assumed_by_the_number_of_parameters():
         assert 0.5 < layers * wide / (depth * width) < 1.25
 
 
-def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
+def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(
+    repository, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(repository)  # the command changes to another folder
     for name, said, captures, engine, loads, low, high in (
         ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4, 0.01, 0.05),
         (
