@@ -128,7 +128,7 @@ def test_the_planted_token_has_the_greatest_value_in_each_prompt(
         assert len(line["values"]) == len(text)
         planted = [value for letter, value in zip(text, line["values"], strict=True) if letter == "Z"]
         others = [value for letter, value in zip(text, line["values"], strict=True) if letter != "Z"]
-        assert min(planted) > 0.05
+        assert min(planted) > 0.02
         assert all(abs(value) < 1e-6 for value in others), "the model reads no other token"
 
 
@@ -168,4 +168,4 @@ def test_a_projection_is_compared_with_those_of_prompts_without_a_word(models: d
         assert line["score"] == pytest.approx(whole, abs=1e-4) and line["baseline"] is None
         assert line["values"] == pytest.approx([whole - other for other in others], abs=1e-4)
         assert len(line["values"]) == len(PROMPTS[int(item["key"][-1])])
-    assert max(abs(value) for line in lines for value in line["values"]) > 0.1
+    assert max(abs(value) for line in lines for value in line["values"]) > 0.05
