@@ -71,6 +71,20 @@ def validator(schema):
     return Draft202012Validator(json.loads(schema))
 
 
+@pytest.mark.feature(  # of studies that ship
+    *("targets", "over_refusals", "ways_of_asking", "tradeoff", "battles", "steering", "separation", "choices"),
+    *(
+        "refusal_tokens",
+        "transforms",
+        "attributions",
+        "attention",
+        "eager",
+        "written",
+        "generated",
+        "diversity",
+        "comparisons",
+    ),
+)
 def test_shipped_files_fit_their_schemas_and_name_them(repository):
     config = repository / "config"
     files = {config / "config.yaml": study_schema()} | dict.fromkeys(

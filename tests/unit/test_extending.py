@@ -53,6 +53,10 @@ def test_a_recipe_touches_three_files_at_most(title):
     assert 1 <= named <= MOST_FILES, files
 
 
+@pytest.mark.feature(
+    *("attributions", "controlled", "exports", "hosted", "judged", "lora", "occluded", "recorded_logs", "steering"),
+    *("transforms", "written", "attention", "eager"),
+)
 def test_what_the_recipes_name_is_there():
     named = sorted(set(re.findall(r"\bscripts/[\w/]+\.py", PAGE)))
     assert named and [path for path in named if not (ROOT / path).exists()] == []

@@ -31,7 +31,8 @@ ROWS = {  # what the user brings: a folder in a variable, and the header of its 
 }
 pytestmark = pytest.mark.feature(
     *("targets", "over_refusals", "ways_of_asking", "tradeoff", "battles", "steering", "separation", "published"),
-    *("transforms", "written", "generated", "diversity"),
+    *("transforms", "written", "generated", "diversity", "choices", "refusal_tokens"),
+    *("attributions", "attention", "eager", "comparisons"),
 )
 
 
