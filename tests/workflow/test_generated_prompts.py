@@ -182,6 +182,16 @@ def test_a_second_run_makes_nothing(generated):
     assert "Nothing to be done" in said.stdout + said.stderr
 
 
+def test_what_is_made_again_from_the_same_answers_is_the_same(generated, tmp_path):
+    project = copy_of(generated, tmp_path / "project")
+    shutil.rmtree(project.results)
+    project.snakemake()
+    assert lines(project.folder / "asked.jsonl") == lines(generated.folder / "asked.jsonl")  # nothing was asked again
+    names = ["prompts/fr_draft_3.jsonl", "prompts/fr_harmless.jsonl", "tables/generated.csv", "tables/diversity.csv"]
+    for name in [*names, "figures/generated_fr_harmless.csv"]:
+        assert (project.results / name).read_bytes() == (generated.results / name).read_bytes()
+
+
 def test_the_diversity_of_the_splits_is_in_a_table(generated):
     rows = {(row["estimand"], row["split"], row["category"]): row for row in table(generated, "diversity")}
     # "is this", "this seed" and "seed N" of seven seeds, and "seed 2" of the one of two words.
