@@ -109,6 +109,7 @@ def test_of_the_proposals_for_a_prompt_the_one_is_kept_that_is_likeliest_to_be_r
     assert {row["cluster"]: row["id"] for row in best} == {cluster: name for cluster, (_, name) in wanted.items()}
     assert [row["id"] for row in best] == [row["id"] for row in proposals if row["id"] in {one["id"] for one in best}]
     for row in best:
+        assert not row["source"]["kept"].get("share")  # of no label
         assert float(row["source"]["kept"]["p_refusal"]) == pytest.approx(wanted[row["cluster"]][0], abs=1e-5)
 
 

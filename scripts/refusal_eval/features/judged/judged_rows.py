@@ -155,7 +155,8 @@ class JudgedRows(RowSource):
                     f"no verdict of `{self.judge}` on the answers of `{self.model}` to `{self.split}` has a probability"
                 )
             kept = best_of(kept, chances, self.keep.best, self.keep.of)
-        rows = [_row(prompt, shares[prompt["id"]], chances.get(prompt["id"])) for prompt in kept]
+        share_of = shares if self.keep.labels else {}
+        rows = [_row(prompt, share_of.get(prompt["id"]), chances.get(prompt["id"])) for prompt in kept]
         if not rows:
             highest = f"the {'lowest' if self.keep.at_most is not None else 'highest'} share is "
             highest += f"{(min if self.keep.at_most is not None else max)(shares.values(), default=0.0):.2f}"
@@ -253,8 +254,8 @@ def best_of(
     return [prompt for _, _, prompt in sorted(first, key=lambda one: one[1])]
 
 
-def _row(prompt: Mapping[str, Any], share: float, chance: float | None) -> dict[str, Any]:
-    about = {"parent": prompt["source"].get("parent") or prompt["id"], SHARE: f"{share:.4g}"}
+def _row(prompt: Mapping[str, Any], share: float | None, chance: float | None) -> dict[str, Any]:
+    about = {"parent": prompt["source"].get("parent") or prompt["id"], SHARE: "" if share is None else f"{share:.4g}"}
     about[CHANCE] = "" if chance is None else f"{chance:.6g}"
     kept = prompt["source"].get("kept", {}) | ({"right": prompt["right"]} if "right" in prompt else {})
     return {**kept, **about} | {key: prompt[key] for key in ("id", "messages", "cluster", "category")}
