@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).with_name("eager_worker")))
 # Tokens of a batch, prompts and answers padded: what is cached of them must fit.
 MOST_CACHED_TOKENS = 2**16
 MOST_SCORES = 2**24  # of one head of a batch, while its prompts are read
+MOST_LOGITS = 2**28  # of a batch whose prompts' own log-probabilities are wanted: a GiB
 # What our client sends with every request: the only values that this server has.
 FIXED: Mapping[str, Any] = {
     **{"n": 1, "echo": False, "stream": False, "return_token_ids": True, "return_tokens_as_token_ids": True},
@@ -146,6 +147,9 @@ class EagerServer:
             prompt, answer = max(prompt, len(other.prompt)), max(answer, int(other.sampling["max_tokens"]))
             rows = len(batch) + 1
             if rows * (prompt + answer) > MOST_CACHED_TOKENS or rows * prompt**2 > MOST_SCORES:
+                break
+            whole = other.of_prompt or any(asked.of_prompt for asked, _ in batch)
+            if whole and rows * prompt * self._model.vocabulary > MOST_LOGITS:
                 break
             batch.append(self._waiting.popleft())
         if not self._waiting:
