@@ -35,7 +35,7 @@ OWN = {
     "phtest": ["tables/targets", "figures/tradeoff"],
     "falsereject": ["tables/targets", "tables/kinds"],
     "paper": ["tables/targets", "tables/protocol_effects"],
-    "aqi": ["tables/targets", "tables/separation", "figures/separation_safe-unsafe"],
+    "aqi": ["tables/targets", "figures/separation_safe-unsafe"],
     "safeconstellations": [
         "tables/targets",
         "tables/over_refusals",
