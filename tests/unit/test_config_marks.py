@@ -142,6 +142,12 @@ def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key,
     assert with_split(project, {"splits": ["hub-rows"]}, source=source, **off) == [], "it is in nobody's way"
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, ["file"]])
+def test_a_second_misspelt_kind_that_is_no_word_is_a_mistake(project, value):
+    (reported,) = with_split(project, source={"kind": "file", "path": "rows.csv", "kin": value})
+    assert reported.startswith("source.kin: unknown key `kin`; did you mean `kind`?")
+
+
 def test_what_is_pinned_is_not_open():
     for source in (HUB | {"split": "test"}, URL, {"kind": "file", "path": "x.csv"}):
         assert row_source(source).open_pin is None

@@ -229,7 +229,7 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
         message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
         meant = nearest_name(path[-1], allowed)
         kinds = {kind for one in (spot.owner, *spot.others) if one for kind in kinds_of(one)}
-        is_kind = spot.owner is not None and meant == kind_key(spot.owner) and value in kinds
+        is_kind = spot.owner is not None and meant == kind_key(spot.owner) and isinstance(value, str) and value in kinds
         return Explained(path, message, meant=meant, misnames_kind=is_kind)
     if kind == "missing":
         field = infos_of(spot.owner).get(str(path[-1])) if spot.owner else None
