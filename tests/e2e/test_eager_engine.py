@@ -173,6 +173,22 @@ def test_alpha_1_is_the_plain_model_to_the_bit_and_seeds_and_batches_draw_the_sa
     assert sum(a["token_ids"] == b["token_ids"] for a, b in zip(batched, plain, strict=True)) >= 60
 
 
+def test_an_answer_that_is_read_as_a_prompt_is_as_probable_as_it_was(models: Path, tmp_path: Path) -> None:
+    async def ask() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        async with served(models / "qwen2", tmp_path / "server.log") as server:
+            said = [await complete(server, prompt) for prompt in prompts()]
+            asked = [
+                complete(server, prompt + one["token_ids"], prompt_logprobs=0, max_tokens=1)
+                for prompt, one in zip(prompts(), said, strict=True)
+            ]
+            return list(zip(said, await asyncio.gather(*asked), strict=True))
+
+    for said, read in asyncio.run(ask()):
+        values = unpack_floats(read["prompt_logprobs"])
+        assert len(values) == read["prompt_tokens"] - 1
+        assert values[-TOKENS:] == pytest.approx(unpack_floats(said["logprobs"]), abs=1e-4)
+
+
 def test_answers_end_as_they_are_asked_to(models: Path, tmp_path: Path) -> None:
     prompt = prompts()[0]
 
