@@ -8,14 +8,14 @@ import pytest
 from project import ROOT
 
 pytestmark = pytest.mark.feature("eager")
-SERVER = runpy.run_path(str(ROOT / "scripts" / "refusal_eval" / "features" / "eager" / "eager_server.py"))
+SERVER = ROOT / "scripts" / "refusal_eval" / "features" / "eager" / "eager_server.py"
 
 
 def sizes(vocabulary: int, *asked: tuple[int, bool]) -> list[int]:
     """Return how many requests are in each batch; of each its tokens, and whether those of the prompt are wanted."""
 
     async def batches() -> list[int]:
-        server = SERVER["EagerServer"](SimpleNamespace(vocabulary=vocabulary), 32, 4096)
+        server = runpy.run_path(str(SERVER))["EagerServer"](SimpleNamespace(vocabulary=vocabulary), 32, 4096)
         for tokens, whole in asked:
             request = SimpleNamespace(prompt=[1] * tokens, sampling={"max_tokens": 1}, of_prompt=whole)
             server._waiting.append((request, asyncio.get_running_loop().create_future()))

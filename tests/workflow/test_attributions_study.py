@@ -373,7 +373,7 @@ def test_the_protocol_of_the_published_library_renders_prompts_otherwise(tmp_pat
     )
 
 
-@pytest.mark.feature("hosted")
+@pytest.mark.feature("hosted", "eager")
 def test_an_engine_that_gives_no_named_tokens_is_refused(tmp_path):
     project = attribution_project(tmp_path / "p")
     far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
@@ -524,7 +524,7 @@ def test_more_tokens_of_a_reply_ask_for_it_alone(replied, tmp_path):
     assert "Rendering requests for attribution reply" in said and "answers" not in planned
 
 
-@pytest.mark.feature("hosted")
+@pytest.mark.feature("hosted", "eager")
 def test_an_engine_that_gives_no_log_probabilities_of_given_tokens_is_refused(tmp_path):
     project = attribution_project(tmp_path / "p", xsb={"score": "reply"})
     far = {"kind": "openai", "address": "https://host/v1", "served": "big", "as_of": "2026-11-01"}
