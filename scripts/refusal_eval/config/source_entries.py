@@ -223,6 +223,7 @@ class RowSource(Source):
     Attributes:
         later: fields that came when there were copies in caches; without a value they are in no id and no param.
         keeps_ids: its rows are prompts of another split, and keep their ids, which are in the column `id`.
+        own_columns: what is kept of each of its rows, besides the columns of a prompt; none where the split names all.
         made_of_key: the key that names the split which it is `made_of`.
         made_in: the noun of the file of a split with its rows, where rules of its own make these.
     """
@@ -231,6 +232,7 @@ class RowSource(Source):
     reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
     keeps_ids: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = ()
     made_of_key: ClassVar[str] = "split"
     made_in: ClassVar[str | None] = None
 
@@ -275,7 +277,13 @@ class RowSource(Source):
     @classmethod
     def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of its rows as a split names them, with those that all rows of this kind have."""
-        return dict(named)
+        if not cls.own_columns:
+            return dict(named)
+        more = named.get("keep") or []
+        others = [name for name in more if name not in cls.own_columns] if isinstance(more, list) else None
+        of_prompts = ("messages", *(("id",) if cls.keeps_ids else ()), "parent", "cluster", "category")
+        keep = more if others is None else [*cls.own_columns, *others]
+        return {name: name for name in of_prompts} | dict(named) | {"keep": keep}
 
     def param(self) -> dict[str, Any]:
         """Return it as a rule's param: without fields that came later and that it does not use.

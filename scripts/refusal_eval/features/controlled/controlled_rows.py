@@ -1,6 +1,6 @@
 """The source of rows `controlled`: prompts that one model writes so that another one refuses them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -10,7 +10,7 @@ from refusal_eval.config.source_entries import AnswersRead, Fate, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 
-KEPT = ["state", "sample", "ce", "seed_ce", "logp", "refusal"]
+KEPT = ("state", "sample", "ce", "seed_ce", "logp", "refusal")
 PROMPT = "{prompt}"
 WITH_TEXT = ("written", "cut", "same")  # states of rows that are prompts
 ECHO = "echo"
@@ -42,6 +42,7 @@ class ControlledRows(RowSource):
     `logp`, `refusal`, and what the other split keeps."""
 
     fetched: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = KEPT
     made_of_key: ClassVar[str] = "seeds"
     made_in: ClassVar[str | None] = "found_prompts"
 
@@ -112,14 +113,6 @@ class ControlledRows(RowSource):
 
     def loads(self) -> list[str]:
         return [self.by]
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [*KEPT, *(column for column in more if column not in KEPT)] if isinstance(more, list) else more
-        own = {"messages": "messages", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return own | dict(named) | {"keep": kept}
 
     def param(self) -> dict[str, Any]:
         """Return it as a rule's param: without what changes no row."""

@@ -95,6 +95,7 @@ class JudgedRows(RowSource):
 
     fetched: ClassVar[bool] = False
     keeps_ids: ClassVar[bool] = True
+    own_columns: ClassVar[tuple[str, ...]] = (SHARE,)
 
     kind: Literal["judged"]
     split: Slug = Field(description="The split whose prompts they are. The study need not evaluate it.")
@@ -114,14 +115,6 @@ class JudgedRows(RowSource):
 
     def reads(self, split: str) -> list[AnswersRead]:
         return [AnswersRead(self.model, self.split), AnswersRead(self.model, self.split, self.judge)]
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [SHARE, *(column for column in more if column != SHARE)] if isinstance(more, list) else more
-        own = {"messages": "messages", "id": "id", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return own | dict(named) | {"keep": kept}
 
     def param(self) -> dict[str, Any]:
         """Return it as a rule's param."""

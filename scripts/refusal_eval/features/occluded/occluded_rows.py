@@ -12,7 +12,7 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.text_units import UNITS, without
 
-KEPT = ["word", "begin", "end"]
+KEPT = ("word", "begin", "end")
 # About how many tokens one of them has, for a plan.
 _TOKENS = {"word": 1.35, "sentence": 20.0}
 
@@ -22,6 +22,7 @@ class OccludedRows(RowSource):
     is asked for them. Their columns are `parent`, `word`, `begin` and `end`, and what the other split keeps."""
 
     fetched: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = KEPT
 
     kind: Literal["occluded"]
     split: Slug = Field(
@@ -37,14 +38,6 @@ class OccludedRows(RowSource):
     @property
     def made_of(self) -> str:
         return self.split
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [*KEPT, *(column for column in more if column not in KEPT)] if isinstance(more, list) else more
-        own = {"messages": "messages", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return own | dict(named) | {"keep": kept}
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ class FilledRows(RowSource):
     `written` brings its own of this kind along."""
 
     fetched: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = (FILLED_IN,)
 
     kind: Literal["filled"]
     split: Slug = Field(description="The split whose prompts are filled in. The study need not evaluate it.")
@@ -39,14 +40,6 @@ class FilledRows(RowSource):
 
     def files(self) -> list[str]:
         return [self.template]
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [FILLED_IN, *(column for column in more if column != FILLED_IN)] if isinstance(more, list) else more
-        columns = {"messages": "messages", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return columns | dict(named) | {"keep": kept}
 
     @property
     def name(self) -> str:

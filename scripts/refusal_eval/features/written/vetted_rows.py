@@ -34,6 +34,7 @@ class VettedRows(RowSource):
 
     fetched: ClassVar[bool] = False
     keeps_ids: ClassVar[bool] = True
+    own_columns: ClassVar[tuple[str, ...]] = (SAID,)
 
     kind: Literal["vetted"]
     split: Slug = Field(description="The split whose prompts they are. The study need not evaluate it.")
@@ -75,14 +76,6 @@ class VettedRows(RowSource):
 
     def files(self) -> list[str]:
         return [self.template, *map(shown_path, LIST_FILES)]
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [SAID, *(column for column in more if column != SAID)] if isinstance(more, list) else more
-        own = {"messages": "messages", "id": "id", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return own | dict(named) | {"keep": kept}
 
     @property
     def name(self) -> str:

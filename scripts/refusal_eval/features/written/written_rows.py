@@ -18,7 +18,7 @@ from refusal_eval.features.written.writing_template import WritingTemplate
 from refusal_eval.features.written.written_states import STATES, WRITTEN, Checking, Parsing, row_state
 
 STATE, SAMPLE, PARENT_TEXT, ANSWER = "state", "sample", "parent_text", "answer"
-KEPT = [STATE, SAMPLE]
+KEPT = (STATE, SAMPLE)
 OF_ITS_OWN = [*KEPT, PARENT_TEXT, ANSWER]
 ASKED = "{}.asked"  # the split with what the writer is asked
 
@@ -60,6 +60,7 @@ class WrittenRows(RowSource):
     split keeps. Only rows whose `state` is `written` hold a prompt that was written."""
 
     fetched: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = KEPT
 
     kind: Literal["written"]
     split: Slug = Field(
@@ -96,14 +97,6 @@ class WrittenRows(RowSource):
     def files(self) -> list[str]:
         lists = [] if self.judge is not None else map(shown_path, LIST_FILES)
         return [self.template, *lists]
-
-    @classmethod
-    def with_columns(cls, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that its rows have, with more to `keep` if the split names it."""
-        more = named.get("keep") or []
-        kept = [*KEPT, *(column for column in more if column not in KEPT)] if isinstance(more, list) else more
-        own = {"messages": "messages", "parent": "parent", "cluster": "cluster", "category": "category"}
-        return own | dict(named) | {"keep": kept}
 
     @property
     def name(self) -> str:
