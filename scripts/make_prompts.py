@@ -45,7 +45,7 @@ def main(
     clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None
     options: dict[str, Any] = {name: split[name] for name in OPTIONS if name in split}
     reader = next((ROW_READERS.get(key)(split[key]) for key in ROW_READERS.names() if key in split), None)
-    options |= {"scored": scored, "clusters": clusters, "reader": reader, "keeps_ids": source.keeps_ids}
+    options |= {"scored": scored, "clusters": clusters, "reader": reader, "have_ids": source.have_ids}
     prompts, notes = make_prompts(rows, split["columns"], split["name"], **options)
     for note in notes:
         LOG.info("%s", note)

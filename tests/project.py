@@ -144,13 +144,14 @@ class Project:
     def answer_everything(self, kind: str) -> int:
         """Put a made-up response to every missing request into the store; return how many."""
         missing = self.missing(kind)
+        count = len(missing)
         for file in self.request_files(kind):
             with StoreWriter(self.store, file.header["engine_id"], kind) as writer:
                 writer.describe("by-hand", {"vllm": "none"})
                 for key in sorted(missing & set(file.keys())):
                     writer.append(key, made_up(key, kind), "by-hand")
                     missing.discard(key)
-        return len(missing)
+        return count
 
     def complete(self) -> None:
         """Run the whole study, answering each request by hand."""

@@ -15,6 +15,7 @@ from refusal_eval.data.selection import read_clusters
 DEMO = {"alarming_but_safe", "arithmetic", "sensitive", "should_decline"}
 DEMO |= {"sums", "harmful_fit", "harmless_fit", "harmful_test", "harmless_test"}
 DEMO |= {"trigger_words", "trigger_words_safe", "trigger_words_unsafe", "seed_graphs"}
+DEMO |= {"everyday_questions"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.
 NINE = {
     "jailbreakbench": (100, "refuse"),

@@ -114,6 +114,25 @@ def test_what_only_makes_prompts_is_neither_scored_nor_shown(chained):
     assert "Nothing to be done" in said.stdout + said.stderr
 
 
+def test_prompts_that_are_asked_anew_are_answered_with_other_draws(tmp_path):
+    entry = judged("one", "plain", "words")
+    entry["source"]["anew"] = True
+    project = judged_project(tmp_path / "project", {"again": entry}, splits=["one", "again"], judges=["words"])
+    assert [count for _, _, count in rounds(project, end=False)] == [18, 6]
+    before, after = (lines(project.results / "prompts" / f"{name}.jsonl") for name in ("one", "again"))
+    chosen = {row["id"]: row for row in before if row["id"] in {own["source"]["parent"] for own in after}}
+    assert len(chosen) == len(after) and not {row["id"] for row in after} & {row["id"] for row in before}
+    for row in after:
+        parent = chosen[row["source"]["parent"]]
+        assert [row[key] for key in ("messages", "cluster")] == [parent[key] for key in ("messages", "cluster")]
+    asked = [
+        {sample["seed"] for row in lines(project.results / "requests" / "plain" / f"{name}.jsonl")[1:]
+         for sample in row["samples"]}
+        for name in ("one", "again")
+    ]  # fmt: skip
+    assert [len(seeds) for seeds in asked] == [18, 6] and not asked[0] & asked[1]
+
+
 def test_a_change_of_what_is_kept_makes_the_prompts_behind_it_alone(chained, tmp_path):
     project = copy_of(chained, tmp_path / "project")
     entry = json.loads(json.dumps(CHAIN["harder"]))
@@ -210,6 +229,10 @@ def test_the_best_of_each_group_by_hand():
         (judged("one", "plain", "words", label="refusal", at_least=0.5, at_most=0.5), "`at_least` or `at_most`"),
         (judged("one", "old", "words"), "source.model: the answers of `old` are recorded: list it in the study's"),
         (
+            {"source": judged("one", "greedy", "words")["source"] | {"anew": True}, "expectation": "varies"},
+            "source.anew: temperature 0 of `greedy` (`sampling.temperature`) gives the same answer every time, so that",
+        ),
+        (
             judged("hard7", "plain", "words"),
             "at most 6 splits are made of each other, not more: hard -> hard7 -> ",
         ),
@@ -220,6 +243,7 @@ def test_mistakes_name_the_key(tmp_path, entry, wanted):
     project = judged_project(tmp_path / "project", {"hard": entry} | longer, splits=["hard"])
     catalogue = yaml.safe_load((project.folder / "catalogue.yaml").read_text())
     catalogue["models"]["old"] = {"engine": "tiny", "sampling": {"max_tokens": 9}, "recorded": "folder"}
+    catalogue["models"]["greedy"] = {"engine": "tiny", "sampling": {"max_tokens": 9, "temperature": 0}}
     label, kinds = catalogue["judges"]["label"], {"scolded": "A", "declined": "B"}
     catalogue["judges"] |= {
         "two-labels": label | {"labels": {"refusal": kinds, "compliance": "C"}},

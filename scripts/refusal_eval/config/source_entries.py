@@ -222,7 +222,7 @@ class RowSource(Source):
 
     Attributes:
         later: fields that came when there were copies in caches; without a value they are in no id and no param.
-        keeps_ids: its rows are prompts of another split, and keep their ids, which are in the column `id`.
+        have_ids: its rows are prompts already, with ids in the column `id`.
         own_columns: what is kept of each of its rows, besides the columns of a prompt; none where the split names all.
         made_of_key: the key that names the split which it is `made_of`.
         made_in: the noun of the file of a split with its rows, where rules of its own make these.
@@ -231,7 +231,7 @@ class RowSource(Source):
     role: ClassVar[str] = "Data set"
     reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
-    keeps_ids: ClassVar[bool] = False
+    have_ids: ClassVar[bool] = False
     own_columns: ClassVar[tuple[str, ...]] = ()
     made_of_key: ClassVar[str] = "split"
     made_in: ClassVar[str | None] = None
@@ -240,6 +240,11 @@ class RowSource(Source):
     def made_of(self) -> str | None:
         """The split whose prompts its rows are made from, of a source that makes its rows; None for all others."""
         return None
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether its rows have the ids of the prompts that they are `made_of`, and so these prompts' answers."""
+        return self.have_ids
 
     @property
     def asked(self) -> int | None:
@@ -281,7 +286,7 @@ class RowSource(Source):
             return dict(named)
         more = named.get("keep") or []
         others = [name for name in more if name not in cls.own_columns] if isinstance(more, list) else None
-        of_prompts = ("messages", *(("id",) if cls.keeps_ids else ()), "parent", "cluster", "category")
+        of_prompts = ("messages", *(("id",) if cls.have_ids else ()), "parent", "cluster", "category")
         keep = more if others is None else [*cls.own_columns, *others]
         return {name: name for name in of_prompts} | dict(named) | {"keep": keep}
 

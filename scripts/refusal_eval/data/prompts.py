@@ -42,7 +42,7 @@ def make_prompts(
     match: str | None = None,
     reader: RowReader | None = None,
     categories: Mapping[str, str] | None = None,
-    keeps_ids: bool = False,
+    have_ids: bool = False,
 ) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
@@ -74,7 +74,7 @@ def make_prompts(
         reader: reads rows that hold more than a prompt, which is then in the prompt too; rows that it cannot use are
             left out.
         categories: names of values of the column `category`; others are their own name.
-        keeps_ids: rows are prompts already, with ids of their own in the column `id`.
+        have_ids: rows are prompts already, with ids of their own in the column `id`.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, or a bad row (named).
@@ -101,7 +101,7 @@ def make_prompts(
         row = {**row, "prompt": more.pop("prompt")} if more else row
         for prompt in _prompts(row, number, cluster[number], asked, name, mode, scored):
             prompt = prompt | {reader.field: more} if reader else prompt
-            prompt = prompt | {"id": prompt["source"]["id"]} if keeps_ids else prompt
+            prompt = prompt | {"id": prompt["source"]["id"]} if have_ids else prompt
             if names and prompt["category"] is not None:
                 prompt = prompt | {"category": names.get(prompt["category"].strip(), prompt["category"])}
             if match is not None:

@@ -1,4 +1,5 @@
-"""Mistakes of splits of kind `judged`: labels of no judge, columns that the other split lacks, and dialogues."""
+"""Mistakes of splits of kind `judged`: labels of no judge, draws that cannot differ, columns that the other split lacks,
+and dialogues."""
 
 from collections.abc import Iterator
 
@@ -17,6 +18,13 @@ def judged_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
         if not isinstance(source, JudgedRows):
             continue
         yield from ((("splits", name, "source", "keep", *path), text) for path, text in _wrong_labels(study, source))
+        model = study.catalogue.valid["models"].get(source.model)
+        if source.anew and model is not None and model.sampling is not None:
+            for parameter, said in model.sampling.greedy_by:
+                message = (
+                    f"{said} of `{source.model}` (`sampling.{parameter}`) gives the same answer every time, so that "
+                )
+                yield ("splits", name, "source", "anew"), message + "nothing is drawn anew; leave it out"
         parent = study.catalogue.valid["splits"].get(source.made_of)
         if parent is None:
             continue

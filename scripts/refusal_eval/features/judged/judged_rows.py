@@ -12,6 +12,7 @@ from refusal_eval.config.source_entries import AnswersRead, Fate, RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import BLOCKED, REFUSAL, place_of
+from refusal_eval.data.prompts import content_id
 
 SHARE = "share"  # the column with the share of a prompt's answers that have one of the labels
 CHANCE = "p_refusal"  # the column with the mean probability of a refusal over a prompt's answers
@@ -90,11 +91,12 @@ class Kept(Entry):
 
 class JudgedRows(RowSource):
     """The prompts of another split whose answers by a model a judge labels in one way. They keep their
-    ids, clusters and categories. Their column is `share` and, if named in `columns.keep`, `p_refusal`, besides what the
+    ids (unless they are asked `anew`), clusters and categories. Their column is `share` and, if named in `columns.keep`, `p_refusal`, besides what the
     other split keeps."""
 
     fetched: ClassVar[bool] = False
-    keeps_ids: ClassVar[bool] = True
+    have_ids: ClassVar[bool] = True
+    later: ClassVar[tuple[str, ...]] = (*RowSource.later, "anew")
     own_columns: ClassVar[tuple[str, ...]] = (SHARE,)
 
     kind: Literal["judged"]
@@ -108,6 +110,15 @@ class JudgedRows(RowSource):
         "in no table."
     )
     keep: Kept = Field(description="Which prompts are kept.")
+    anew: bool = Field(
+        False,
+        description="Give the prompts ids of their own, so that every model answers them with other draws than those "
+        "by which they were chosen. Without it the model refuses them as often as `keep` says by construction.",
+    )
+
+    @property
+    def keeps_ids(self) -> bool:
+        return not self.anew
 
     @property
     def made_of(self) -> str:
@@ -130,7 +141,8 @@ class JudgedRows(RowSource):
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
         whose = f"of {quoted(self.model)}, as {quoted(self.judge)} reads them"
-        return f"the prompts of {quoted(self.split)} of which {self.keep.in_words()} (answers {whose})"
+        anew = "; they are answered anew" if self.anew else ""
+        return f"the prompts of {quoted(self.split)} of which {self.keep.in_words()} (answers {whose}{anew})"
 
     def rows_of_each(self, tokens: float) -> float:
         return ASSUMED_SHARE
@@ -150,6 +162,8 @@ class JudgedRows(RowSource):
             kept = best_of(kept, chances, self.keep.best, self.keep.of)
         share_of = shares if self.keep.labels else {}
         rows = [_row(prompt, share_of.get(prompt["id"]), chances.get(prompt["id"])) for prompt in kept]
+        if self.anew:
+            rows = [row | {"id": content_id([row["id"], "anew"]), "parent": row["id"]} for row in rows]
         if not rows:
             highest = f"the {'lowest' if self.keep.at_most is not None else 'highest'} share is "
             highest += f"{(min if self.keep.at_most is not None else max)(shares.values(), default=0.0):.2f}"

@@ -33,7 +33,7 @@ class VettedRows(RowSource):
     words. They keep their ids, clusters and categories. Their column is `said`, besides what the other split keeps."""
 
     fetched: ClassVar[bool] = False
-    keeps_ids: ClassVar[bool] = True
+    have_ids: ClassVar[bool] = True
     own_columns: ClassVar[tuple[str, ...]] = (SAID,)
 
     kind: Literal["vetted"]
