@@ -1,5 +1,5 @@
-"""Mistakes of splits of kind `judged`: labels of no judge, draws that cannot differ, columns that the other split lacks,
-and dialogues."""
+"""Mistakes of splits of kind `judged`: labels of no judge, draws that cannot differ, columns that the other split
+lacks, and dialogues."""
 
 from collections.abc import Iterator
 

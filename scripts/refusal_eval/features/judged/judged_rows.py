@@ -90,9 +90,9 @@ class Kept(Entry):
 
 
 class JudgedRows(RowSource):
-    """The prompts of another split whose answers by a model a judge labels in one way. They keep their
-    ids (unless they are asked `anew`), clusters and categories. Their column is `share` and, if named in `columns.keep`, `p_refusal`, besides what the
-    other split keeps."""
+    """The prompts of another split whose answers by a model a judge labels in one way. They keep their ids (unless
+    they are asked `anew`), clusters and categories. Their column is `share` and, if named in `columns.keep`,
+    `p_refusal`, besides what the other split keeps."""
 
     fetched: ClassVar[bool] = False
     have_ids: ClassVar[bool] = True
