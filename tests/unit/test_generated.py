@@ -125,3 +125,35 @@ def test_steps_whose_rows_are_all_there_count_prompts(made):
     assert value(content, "step_rows_out", "middle")["value"] == value(content, "step_rows_in", "last")["value"] == left
     assert value(content, "step_rows_out", "last")["value"] == len(pairs)
     assert not [row for row in content["estimates"] if row["estimand"] == "step_rows_lost"]
+
+
+@pytest.mark.feature("judged")
+@pytest.mark.parametrize("anew", [False, True])
+def test_rows_that_the_split_itself_leaves_out_are_a_loss_of_its_own(tmp_path, anew):
+    seeds = [prompt(f"s{n}", None, str(n)) for n in range(4)]
+    kept = [prompt("k0", "s0", "0"), prompt("k1", "s1", "1")] if anew else seeds[:2]  # `where` dropped the third
+    votes = {"s0": "RR", "s1": "RR", "s2": "RR", "s3": "CC", "k0": "RC", "k1": "RC"}
+    places = [(row["id"], sample) for row in seeds for sample in range(K)]
+    places_of = [{"prompt_id": name, "sample": sample, "turn": 0} for name, sample in places]
+    answers, verdicts = tmp_path / "answers.jsonl", tmp_path / "verdicts.jsonl"
+    write_jsonl(str(answers), [{**place, "state": COMPLETE} for place in places_of])
+    labels = [LABELS[votes[name][sample]] for name, sample in places]
+    write_jsonl(str(verdicts), [{**p, "label": label} for p, label in zip(places_of, labels, strict=True)])
+    for name, rows in {"seeds": seeds, "last": kept}.items():
+        write_jsonl(str(tmp_path / f"{name}.jsonl"), rows)
+    keep = {"label": "refusal", "at_least": 0.9}
+    source = {"kind": "judged", "split": "seeds", "model": "m", "judge": "j", "keep": keep, "anew": anew}
+    step = {"split": "last", "source": source, "files": 2, "model": "m"}
+    files = {
+        "prompts": [str(tmp_path / f"{name}.jsonl") for name in ("seeds", "last")],
+        "read": [str(answers), str(verdicts)],
+        "scores": [scored(tmp_path, name, rows, votes) for name, rows in (("last", kept), ("seeds", seeds))],
+    }
+    content = measure(files, PARAMS | {"chains": [PARAMS["chains"][0] | {"steps": [step]}]})
+    lost = {row["parameter"]: row["value"] for row in content["estimates"]
+            if row["estimand"] == "step_rows_lost" and row["category"] is None}  # fmt: skip
+    counts = [value(content, f"step_rows_{end}", "last")["value"] for end in ("in", "out")]
+    assert counts == [4, 2] and lost == {"left_out": 1, "filtered": 1}
+    rate = value(content, "generated_rate", "last")["value"]
+    assert rate == (0.5 if anew else 1.0)  # of its own answers, not of those that it was chosen by
+    assert value(content, "generated_seeds_rate", "last")["value"] == 1.0

@@ -166,7 +166,7 @@ class Search:
             slope = self._target.gradient(best)[: len(masked)].cpu() if job["w1"] else torch.zeros_like(masked)
             preliminary = masked - job["w1"] * slope
             new = [token for token in preliminary.topk(most).indices.tolist() if token not in exact]
-            losses = self._target.losses(sorted(new)) if new else []
+            losses = self._target.losses(sorted(new)) if new and job["w2"] else [0.0] * len(new)
             exact |= {
                 token: float(fluency[token]) - job["w2"] * loss for token, loss in zip(sorted(new), losses, strict=True)
             }
@@ -175,7 +175,8 @@ class Search:
             if best == before:
                 break
         if self._ends and not first:
-            exact[END] = float(fluency[self._ends].logsumexp(dim=0)) - job["w2"] * self._target.loss()
+            loss = self._target.loss() if job["w2"] else 0.0
+            exact[END] = float(fluency[self._ends].logsumexp(dim=0)) - job["w2"] * loss
         return exact
 
 

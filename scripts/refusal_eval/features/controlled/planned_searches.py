@@ -32,7 +32,8 @@ def _times(samples: int) -> PromptRequests:
 def text_tokens(source: ControlledRows) -> float:
     """Return how many tokens the target reads for one text, where it takes all its steps and rounds.
 
-    Keys and values of the text so far are kept, so that of each candidate only what comes behind them is read.
+    Keys and values of the text so far are kept, so that of each candidate only what comes behind them is read. With a
+    weight of 0 nothing is read for it.
     """
-    each = source.candidates + (GRADIENT if source.w1 else 0)
+    each = (source.candidates if source.w2 else 0) + (GRADIENT if source.w1 else 0)
     return float(source.steps * source.rounds * each * (1 + BEHIND + source.refusals.tokens))
