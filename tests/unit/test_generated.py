@@ -11,9 +11,11 @@ from estimate_rows import LABELS, cell_file
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.states import COMPLETE, JUDGED
+from refusal_eval.features.generated.generated_table import ChainRows
 from refusal_eval.features.generated.measure_generated import measure
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.verdict_files import verdict_row
+from refusal_eval.stats.estimates.estimate import Estimate
 
 pytestmark = pytest.mark.feature("generated", "occluded")
 
@@ -125,6 +127,33 @@ def test_steps_whose_rows_are_all_there_count_prompts(made):
     assert value(content, "step_rows_out", "middle")["value"] == value(content, "step_rows_in", "last")["value"] == left
     assert value(content, "step_rows_out", "last")["value"] == len(pairs)
     assert not [row for row in content["estimates"] if row["estimand"] == "step_rows_lost"]
+
+
+def test_chains_that_share_seeds_and_steps_count_each_step_once(made, tmp_path):
+    content, _, pairs = made
+    chain = PARAMS["chains"][0]
+    shorter = chain | {"split": "middle", "steps": STEPS[:1]}
+    later = chain | {"seeds": "middle", "steps": STEPS[1:]}  # the seeds of one chain are a step of the other
+    for chains in ([shorter, chain], [chain, shorter], [later, shorter], [shorter, later]):
+        paths = [str(tmp_path / f"{name}.jsonl") for one in chains
+                 for name in (one["seeds"], *(step["split"] for step in one["steps"]))]  # fmt: skip
+        files = {"prompts": paths, "read": list[str](), "scores": list[str]()}
+        both = measure(files, PARAMS | {"chains": chains, "cells": []})
+        rows = [(row["estimand"], row["split"], row["category"], row["value"]) for row in both["estimates"]]
+        wanted = [(row["estimand"], row["split"], row["category"], row["value"]) for row in content["estimates"]
+                  if row["estimand"].startswith("step_rows")]  # fmt: skip
+        assert sorted(map(str, rows)) == sorted(map(str, wanted)), chains
+
+
+def test_the_table_of_a_chain_has_the_rates_of_its_own_end_and_what_its_own_steps_lost():
+    about = {"model": "m", "judge": "j", "parameter": "minus seeds"}
+    every = [Estimate("generated_difference", 0.1, split="middle", **about)]
+    every += [Estimate("generated_difference", 0.2, split="last", **about)]
+    every += [Estimate("step_rows_lost", 3, split="middle", parameter="refused")]
+    whole = ChainRows(every, {"seeds": "seeds", "steps": ["middle", "last"]}, "j")
+    assert whole.rate("generated_difference", "m").value == 0.2 and whole.states() == ["refused"]
+    later = ChainRows(every, {"seeds": "middle", "steps": ["last"]}, "j")
+    assert later.states() == [] and later.rate("generated_difference", "m") is None
 
 
 @pytest.mark.feature("judged")

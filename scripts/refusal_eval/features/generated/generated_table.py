@@ -53,7 +53,7 @@ class ChainRows:
         """Return what became of rows that were lost, the most frequent first."""
         lost: dict[str, float] = {}
         for row in self.rows:
-            if row.estimand == ROWS_LOST:
+            if row.estimand == ROWS_LOST and row.split != self.seeds:  # which may be a step of another chain
                 lost[str(row.parameter)] = lost.get(str(row.parameter), 0) + (row.value or 0)
         return sorted(lost, key=lambda state: (-lost[state], state))
 
@@ -63,7 +63,8 @@ class ChainRows:
 
     def rate(self, of: str, model: str, category: str | None = None) -> Estimate | None:
         """Return a rate of the prompts at the end or of their seeds, or the difference."""
-        named = (row for row in self.rows if (row.estimand, row.model, row.category) == (of, model, category))
+        wanted = (of, self.steps[-1], model, category)
+        named = (row for row in self.rows if (row.estimand, row.split, row.model, row.category) == wanted)
         return next((row for row in named if row.parameter == f"minus {self.seeds}"), None)
 
 

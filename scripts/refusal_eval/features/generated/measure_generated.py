@@ -25,13 +25,19 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, files["scores"], strict=True)}
     paths, answers = list(files["prompts"]), list(files["read"])
     found, words = list[Estimate](), dict[str, str]()
+    # Chains may share their seeds and their first steps, and the seeds of one may be a step of another.
+    counted, made = set[str](), {step["split"] for chain in params["chains"] for step in chain["steps"]}
     for chain in params["chains"]:
         here, paths = paths[: len(chain["steps"]) + 1], paths[len(chain["steps"]) + 1 :]
         prompts = [list(read_jsonl(path)) for path in here]
-        found += _outcome(chain["seeds"], None, prompts[0])
+        if chain["seeds"] not in counted | made:
+            found += _outcome(chain["seeds"], None, prompts[0])
+            counted.add(chain["seeds"])
         for place, step in enumerate(chain["steps"], 1):
             read, answers = answers[: step["files"]], answers[step["files"] :]
-            found += list(_step(step, here[place - 1], read, prompts[place - 1], prompts[place], words))
+            if step["split"] not in counted:
+                found += _step(step, here[place - 1], read, prompts[place - 1], prompts[place], words)
+            counted.add(step["split"])
         found += list(_against_seeds(chain, seeds_of(chain["steps"], prompts), units, params))
     chains = [
         {"seeds": chain["seeds"], "steps": [step["split"] for step in chain["steps"]]} for chain in params["chains"]
