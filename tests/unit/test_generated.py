@@ -130,7 +130,7 @@ def test_steps_whose_rows_are_all_there_count_prompts(made):
 
 
 def test_chains_that_share_seeds_and_steps_count_each_step_once(made, tmp_path):
-    content, _, pairs = made
+    content, _, _ = made
     chain = PARAMS["chains"][0]
     shorter = chain | {"split": "middle", "steps": STEPS[:1]}
     later = chain | {"seeds": "middle", "steps": STEPS[1:]}  # the seeds of one chain are a step of the other
