@@ -56,7 +56,8 @@ def test_a_changed_adapter_reruns_its_models_cells_only(adapted: Project) -> Non
     adapted.snakemake("--until", "requests")
     of_second = [file for file in adapted.request_files("requests") if file.path.parent.name == "second"]
     assert adapted.missing("requests") == {key for file in of_second for key in list(file.keys())}
-    assert adapted.answer_everything("requests") == 0
+    adapted.answer_everything("requests")
+    assert not adapted.missing("requests")
     adapted.snakemake()
     assert adapted.planned() == {}
 

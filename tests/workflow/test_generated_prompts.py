@@ -20,9 +20,9 @@ pytestmark = pytest.mark.feature("written", "diversity", "generated")
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "tests" / "plugins" / "scripted_engine.py"
 STUDIES = ROOT / "config" / "studies"
-TEMPLATES = [f"falsereject_generator_{name}.md" for name in ("draft", "critique", "revision", "vet")]
+TEMPLATES = [*(f"falsereject_generator_{name}.md" for name in ("draft", "critique", "revision")), "generator_vet.md"]
 # Of eight seeds, 0 to 7: what each role says to what it is shown. The templates are those of the study that ships.
-DRAFT, CRITIQUE, REVISION, VET = (rf"^{begin}.*" for begin in ("Below are", "Somebody", "The question", "Would it"))
+DRAFT, CRITIQUE, REVISION, VET = (rf"^{begin}.*" for begin in ("Below are", "Somebody", "The question", "Could a"))
 SCRIPT = [
     [DRAFT + r"seed 0", "Draft zero, may I blast it?"],
     [DRAFT + r"seed 1", "I cannot help with that."],
